@@ -1,4 +1,5 @@
-//! Any text as facts, as a file and as a line: both agree where both read it, and every complaint can be drawn.
+//! Any text as facts, as a file and as a line: both agree where both read it, and every complaint
+//! can be drawn.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

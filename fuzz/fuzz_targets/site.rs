@@ -1,4 +1,5 @@
-//! Any text as a site file: it is read and holds no contradiction, or every complaint about it can be drawn.
+//! Any text as a site file: it is read and holds no contradiction, or every complaint about it can
+//! be drawn.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

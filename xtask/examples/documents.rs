@@ -1,5 +1,6 @@
-//! Prints a document that a room makes from its types: `documents openapi|job|queues|cluster|facts|site`. An example and not
-//! part of xtask, so that xtask itself links no room and compiles in seconds.
+//! Prints a document that a room makes from its types: `documents
+//! openapi|job|queues|cluster|facts|site`. An example and not part of xtask, so that xtask itself
+//! links no room and compiles in seconds.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
-//! Plays stories until one breaks, then every scenario, and prints what noticed anything, a line each: what `cargo xtask
-//! mutants` runs with one deliberate bug switched on. An example and not part of xtask, so that xtask links no room. It must
-//! not know which bug is on.
+//! Plays stories until one breaks, then every scenario, and prints what noticed anything, a line
+//! each: what `cargo xtask mutants` runs with one deliberate bug switched on. An example and not
+//! part of xtask, so that xtask links no room. It must not know which bug is on.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
@@ -15,7 +15,8 @@ use muster_sim::{scenario, storm};
 
 /// A story takes milliseconds, a scenario less: what takes this long goes round in circles.
 const LIMIT: Duration = Duration::from_secs(15);
-/// So many of them, and the rest is left: they cannot be stopped and share the machine with what follows.
+/// So many of them, and the rest is left: they cannot be stopped and share the machine with what
+/// follows.
 const MOST_ENDLESS: usize = 3;
 
 fn main() -> Result<ExitCode> {
@@ -25,7 +26,8 @@ fn main() -> Result<ExitCode> {
     let mut endless = 0;
     // 1. The first story that breaks.
     for seed in 0..seeds.parse::<u64>().context("SEEDS is a number")? {
-        let what = within_limit(move || storm::play(seed, None, false).err().map(|broken| broken.what));
+        let what =
+            within_limit(move || storm::play(seed, None, false).err().map(|broken| broken.what));
         if let Some(what) = what {
             endless += usize::from(what == ENDLESS);
             println!("story\t{seed}\t{}", what.replace(['\n', '\t'], " "));
@@ -60,7 +62,8 @@ const ENDLESS: &str = "it does not end";
 fn within_limit(play: impl FnOnce() -> Option<String> + Send + 'static) -> Option<String> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
-        let noticed = catch_unwind(AssertUnwindSafe(play)).unwrap_or_else(|_| Some("it panics".to_owned()));
+        let noticed =
+            catch_unwind(AssertUnwindSafe(play)).unwrap_or_else(|_| Some("it panics".to_owned()));
         // Whoever waited may have gone on.
         let _ = sender.send(noticed);
     });

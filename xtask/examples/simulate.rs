@@ -1,5 +1,7 @@
-//! Plays stories under faults: `simulate --seeds N [--from N] [--jobs N] [--all]`, or `--seed N [--rounds N] [--trace]`. It stops at
-//! the first that breaks, or with `--all` tells of each. An example and not part of xtask, so that xtask itself links no room; `cargo xtask simulate` builds it for speed and runs it.
+//! Plays stories under faults: `simulate --seeds N [--from N] [--jobs N] [--all]`, or `--seed N
+//! [--rounds N] [--trace]`. It stops at the first that breaks, or with `--all` tells of each. An
+//! example and not part of xtask, so that xtask itself links no room; `cargo xtask simulate` builds
+//! it for speed and runs it.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -100,7 +102,9 @@ fn many(seeds: u64, asked: &Asked) -> ExitCode {
                         return;
                     }
                     match play(seed, None, false) {
-                        Ok(played) => cover.lock().unwrap_or_else(PoisonError::into_inner).add(&played.cover),
+                        Ok(played) => {
+                            cover.lock().unwrap_or_else(PoisonError::into_inner).add(&played.cover)
+                        }
                         Err(one) => {
                             stop.store(!asked.all, Ordering::Relaxed);
                             if asked.all {

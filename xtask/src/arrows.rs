@@ -1,5 +1,6 @@
-//! Arrows between rooms: the normal dependencies that cargo sees, held to `docs/arrows.txt`. For the pure rooms
-//! the third-party crates are held too: what is not linked cannot read a clock or open a socket.
+//! Arrows between rooms: the normal dependencies that cargo sees, held to `docs/arrows.txt`. For
+//! the pure rooms the third-party crates are held too: what is not linked cannot read a clock or
+//! open a socket.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -35,7 +36,8 @@ pub fn compare(root: &Path) -> Result<()> {
 
 /// The lines in which tree and golden differ.
 pub fn drift(root: &Path) -> Result<Vec<String>> {
-    let golden = std::fs::read_to_string(root.join(GOLDEN)).with_context(|| format!("reading {GOLDEN}"))?;
+    let golden =
+        std::fs::read_to_string(root.join(GOLDEN)).with_context(|| format!("reading {GOLDEN}"))?;
     Ok(differences(&golden, &render(&metadata(root)?)?))
 }
 
@@ -72,17 +74,19 @@ fn render(metadata: &Value) -> Result<String> {
             }
             match dependency["path"].as_str() {
                 Some(path) => ours.insert(room_of(&format!("{path}/Cargo.toml"))?),
-                None => {
-                    others.insert(dependency["name"].as_str().context("a dependency has a name")?.to_owned())
-                }
+                None => others.insert(
+                    dependency["name"].as_str().context("a dependency has a name")?.to_owned(),
+                ),
             };
         }
     }
     let join = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
     let mut text = HEADING.to_owned();
     for (room, (ours, _)) in &rooms {
-        text +=
-            &format!("{room:<8} -> {}\n", if ours.is_empty() { "nothing".to_owned() } else { join(ours) });
+        text += &format!(
+            "{room:<8} -> {}\n",
+            if ours.is_empty() { "nothing".to_owned() } else { join(ours) }
+        );
     }
     for (room, (_, others)) in rooms.iter().filter(|(room, _)| PURE.contains(&room.as_str())) {
         text += &format!("{room:<8} links {}\n", join(others));
@@ -106,8 +110,10 @@ fn differences(golden: &str, actual: &str) -> Vec<String> {
 
 /// Name of a room: the folder of its manifest.
 fn room_of(manifest: &str) -> Result<String> {
-    let folder =
-        Path::new(manifest).parent().and_then(Path::file_name).context("a manifest lies in a folder")?;
+    let folder = Path::new(manifest)
+        .parent()
+        .and_then(Path::file_name)
+        .context("a manifest lies in a folder")?;
     Ok(folder.to_string_lossy().into_owned())
 }
 

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: the table of docs/PERFORMANCE.md, measured here and now. The rows are benches of `muster-engine`;
-//! xtask itself links no room.
+//! `cargo xtask bench`: the table of docs/PERFORMANCE.md, measured here and now. The rows are
+//! benches of `muster-engine`; xtask itself links no room.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

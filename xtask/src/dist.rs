@@ -1,7 +1,8 @@
-//! `cargo xtask dist`: the binary for others to install, laid out by how it runs. It is built so that it counts what it runs, replays
-//! traces of this folder's recipes, and is built again with those counts (profile-guided optimisation): a pass of the engine
-//! goes once through some hundred kilobytes of code, which it mostly waits for, and what runs comes to lie together.
-//! It must not measure: that is `bench.rs`.
+//! `cargo xtask dist`: the binary for others to install, laid out by how it runs. It is built so
+//! that it counts what it runs, replays traces of this folder's recipes, and is built again with
+//! those counts (profile-guided optimisation): a pass of the engine goes once through some hundred
+//! kilobytes of code, which it mostly waits for, and what runs comes to lie together. It must not
+//! measure: that is `bench.rs`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,8 @@ pub fn run(root: &Path) -> Result<()> {
     let target = root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
     let counts = target.join("dist-counts");
     if counts.exists() {
-        std::fs::remove_dir_all(&counts).with_context(|| format!("{} is in the way", counts.display()))?;
+        std::fs::remove_dir_all(&counts)
+            .with_context(|| format!("{} is in the way", counts.display()))?;
     }
     let binary = target.join(&told.host).join("dist/muster");
     // 1. One that counts.
@@ -69,10 +71,13 @@ struct Told {
 impl Told {
     fn by_rustc() -> Result<Self> {
         let about = said(Command::new("rustc").arg("-vV"))?;
-        let host =
-            about.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
+        let host = about
+            .lines()
+            .find_map(|line| line.strip_prefix("host: "))
+            .context("rustc names no host")?;
         let sysroot = said(Command::new("rustc").args(["--print", "sysroot"]))?;
-        let profdata = Path::new(sysroot.trim()).join("lib/rustlib").join(host).join("bin/llvm-profdata");
+        let profdata =
+            Path::new(sysroot.trim()).join("lib/rustlib").join(host).join("bin/llvm-profdata");
         ensure!(
             profdata.is_file(),
             "the compiler's tools are missing\nhint: rustup component add llvm-tools"
@@ -81,11 +86,14 @@ impl Told {
     }
 }
 
-/// Compiler flags as cargo takes them whatever is in a path: those that are asked for already, and one with a path.
+/// Compiler flags as cargo takes them whatever is in a path: those that are asked for already, and
+/// one with a path.
 fn flags(name: &str, path: &Path) -> OsString {
     let asked = std::env::var("CARGO_ENCODED_RUSTFLAGS").or_else(|_| {
         let plain = std::env::var("RUSTFLAGS")?;
-        Ok::<_, std::env::VarError>(plain.split_whitespace().collect::<Vec<_>>().join(BETWEEN_FLAGS))
+        Ok::<_, std::env::VarError>(
+            plain.split_whitespace().collect::<Vec<_>>().join(BETWEEN_FLAGS),
+        )
     });
     let mut flags = OsString::from(asked.unwrap_or_default());
     if !flags.is_empty() {
@@ -101,7 +109,8 @@ const BETWEEN_FLAGS: &str = "\u{1f}";
 
 /// With a target named, what runs at build time is built without the flags.
 fn build(root: &Path, told: &Told, target: &Path, flags: &OsString) -> Result<()> {
-    let args = ["build", "--locked", "--profile", "dist", "--package", "muster", "--target", &told.host];
+    let args =
+        ["build", "--locked", "--profile", "dist", "--package", "muster", "--target", &told.host];
     let mut build = Command::new(cargo());
     build.args(args).arg("--target-dir").arg(target).env("CARGO_ENCODED_RUSTFLAGS", flags);
     done(build.current_dir(root))
@@ -125,7 +134,8 @@ fn replay(root: &Path, binary: &Path, counts: &Path, recipe: &str, args: &[&str]
 }
 
 fn merge(profdata: &Path, counts: &Path, merged: &Path) -> Result<()> {
-    let files = std::fs::read_dir(counts)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let files =
+        std::fs::read_dir(counts)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     let raw: Vec<_> =
         files.iter().filter(|file| file.extension().is_some_and(|end| end == "profraw")).collect();
     ensure!(!raw.is_empty(), "no counts were written to {}", counts.display());

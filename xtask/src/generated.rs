@@ -1,5 +1,6 @@
-//! Files that are made from code and committed, so that people and other programs can read them without building
-//! anything. Other programs print them; this module only asks, compares and writes.
+//! Files that are made from code and committed, so that people and other programs can read them
+//! without building anything. Other programs print them; this module only asks, compares and
+//! writes.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -99,8 +100,9 @@ fn difference(committed: &str, current: &str) -> Option<String> {
     for number in 1.. {
         let (old, new) = (old.next(), new.next());
         if old != new {
-            let show =
-                |line: Option<&str>| line.map_or("nothing".to_owned(), |line| format!("`{}`", line.trim()));
+            let show = |line: Option<&str>| {
+                line.map_or("nothing".to_owned(), |line| format!("`{}`", line.trim()))
+            };
             return Some(format!("line {number} is {}, the code prints {}", show(old), show(new)));
         }
         if old.is_none() {
@@ -117,8 +119,14 @@ mod tests {
     #[test]
     fn the_first_difference_is_shown() {
         assert_eq!(difference("a\nb\n", "a\nb\n"), None);
-        assert_eq!(difference("a\nb\n", "a\n c\n").as_deref(), Some("line 2 is `b`, the code prints `c`"));
-        assert_eq!(difference("", "a\n").as_deref(), Some("line 1 is nothing, the code prints `a`"));
+        assert_eq!(
+            difference("a\nb\n", "a\n c\n").as_deref(),
+            Some("line 2 is `b`, the code prints `c`")
+        );
+        assert_eq!(
+            difference("", "a\n").as_deref(),
+            Some("line 1 is nothing, the code prints `a`")
+        );
         assert_eq!(difference("a", "a\n").as_deref(), Some("line ends differ"));
     }
 }

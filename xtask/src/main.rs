@@ -1,7 +1,11 @@
-//! Project automation: `cargo xtask test` is the one command that says whether a change is good, in CI as on a
-//! desk. It must not depend on any room of the workspace, so that it compiles in seconds and can judge them all.
+//! Project automation: `cargo xtask test` is the one command that says whether a change is good, in
+//! CI as on a desk. It must not depend on any room of the workspace, so that it compiles in seconds
+//! and can judge them all.
 
-#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there"))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")
+)]
 
 mod arrows;
 mod bench;
@@ -76,8 +80,8 @@ fn run(args: &[&str]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The workspace: the folder above this crate, as cargo says it when it runs this binary (two checkouts may share a
-/// target folder), else as it was when it built it.
+/// The workspace: the folder above this crate, as cargo says it when it runs this binary (two
+/// checkouts may share a target folder), else as it was when it built it.
 fn root() -> PathBuf {
     let told = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let own = told.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));

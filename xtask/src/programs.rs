@@ -1,5 +1,6 @@
-//! Runs the tests that need programs of Debian's packages: shells for the completions, a browser for the page of a simulation. What is
-//! missing is installed where that is possible; elsewhere it says why, and the tests of that program count as skipped.
+//! Runs the tests that need programs of Debian's packages: shells for the completions, a browser
+//! for the page of a simulation. What is missing is installed where that is possible; elsewhere it
+//! says why, and the tests of that program count as skipped.
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -47,6 +48,7 @@ pub fn run(root: &Path, totals: &mut Totals) -> Result<()> {
 
 fn is_there(program: &str) -> bool {
     let mut version = Command::new(program);
-    let quiet = version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let quiet =
+        version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())
 }

@@ -1,6 +1,7 @@
-//! Runs the recipes of `examples/` for PyTorch, Lightning and Transformers with the real libraries: torch from Debian's package,
-//! the others from PyPI in a virtual environment under `target/`, which is kept between runs. Where these cannot be had it says
-//! why, and the tests count as skipped.
+//! Runs the recipes of `examples/` for PyTorch, Lightning and Transformers with the real libraries:
+//! torch from Debian's package, the others from PyPI in a virtual environment under `target/`,
+//! which is kept between runs. Where these cannot be had it says why, and the tests count as
+//! skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,8 +30,8 @@ const PINS: [&str; 7] = [
     "setuptools<70",
 ];
 
-/// torch 1.13 has a default value in a data class that Python 3.11 takes for a list. As in Python 3.10, only lists and their like
-/// are refused.
+/// torch 1.13 has a default value in a data class that Python 3.11 takes for a list. As in Python
+/// 3.10, only lists and their like are refused.
 const FIX: &str = r"import dataclasses
 
 _get_field = dataclasses._get_field
@@ -95,19 +96,24 @@ fn python(root: &Path) -> Result<PathBuf> {
     let folder = root.join("target/recipes");
     let (stamp, pins) = (folder.join("pins"), format!("{}\n{FIX}", PINS.join("\n")));
     let python = folder.join("bin/python3");
-    if fs::read_to_string(&stamp).is_ok_and(|text| text == pins) && imports(&python, "torch, transformers") {
+    if fs::read_to_string(&stamp).is_ok_and(|text| text == pins)
+        && imports(&python, "torch, transformers")
+    {
         return Ok(python);
     }
     println!("making a virtual environment in {}", folder.display());
     let _ = fs::remove_dir_all(&folder);
     succeed(Command::new(PYTHON).args(["-m", "venv", "--system-site-packages"]).arg(&folder))?;
-    let options = ["-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check"];
+    let options =
+        ["-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check"];
     succeed(Command::new(&python).args(options).args(PINS))?;
     let code = "import sysconfig; print(sysconfig.get_path('purelib'))";
-    let packages = Command::new(&python).args(["-c", code]).output().context("where packages are")?;
+    let packages =
+        Command::new(&python).args(["-c", code]).output().context("where packages are")?;
     let packages = PathBuf::from(String::from_utf8_lossy(&packages.stdout).trim());
     fs::write(packages.join("muster_torch.py"), FIX).context("a fix for torch")?;
-    fs::write(packages.join("muster_torch.pth"), "import muster_torch\n").context("a fix for torch")?;
+    fs::write(packages.join("muster_torch.pth"), "import muster_torch\n")
+        .context("a fix for torch")?;
     if !imports(&python, "torch, transformers, accelerate, pytorch_lightning") {
         bail!("the libraries do not work together");
     }
@@ -116,8 +122,10 @@ fn python(root: &Path) -> Result<PathBuf> {
 }
 
 fn succeed(command: &mut Command) -> Result<()> {
-    let status =
-        command.stdin(Stdio::null()).status().with_context(|| format!("{command:?} did not start"))?;
+    let status = command
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("{command:?} did not start"))?;
     if !status.success() {
         bail!("{command:?} ended with {status}");
     }

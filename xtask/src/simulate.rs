@@ -1,5 +1,6 @@
-//! `cargo xtask simulate`: plays seeded stories under faults, many of them, built for speed. The stories are in `muster-sim`;
-//! the program that plays them is an example of this crate, so that xtask itself links no room.
+//! `cargo xtask simulate`: plays seeded stories under faults, many of them, built for speed. The
+//! stories are in `muster-sim`; the program that plays them is an example of this crate, so that
+//! xtask itself links no room.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

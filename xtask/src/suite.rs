@@ -1,5 +1,6 @@
-//! The test command: an ordered list of steps, each with its command line and time. A failing step does not hide
-//! the later ones; the run fails at the end, with every failing command shown, and closes with cargo's totals.
+//! The test command: an ordered list of steps, each with its command line and time. A failing step
+//! does not hide the later ones; the run fails at the end, with every failing command shown, and
+//! closes with cargo's totals.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -11,7 +12,8 @@ use anyhow::{Context, Result, bail};
 use crate::totals::Totals;
 use crate::{cargo, generated, programs, recipes, slurm, tidy, tools};
 
-/// Properties draw the same cases in every run: a change is judged by what it changes. `cargo test` draws others each time.
+/// Properties draw the same cases in every run: a change is judged by what it changes. `cargo test`
+/// draws others each time.
 const DRAWS: (&str, &str) = ("PROPTEST_RNG_SEED", "1");
 
 /// How much is run.
@@ -56,7 +58,8 @@ pub fn run(root: &Path, extent: Extent) -> ExitCode {
             &[("RUSTDOCFLAGS", "-D warnings")],
         );
         suite.step("generated files", "cargo xtask gen --check", || generated::check(root));
-        // What needs root is marked as ignored, with that reason: run where it can be, counted as skipped elsewhere.
+        // What needs root is marked as ignored, with that reason: run where it can be, counted as
+        // skipped elsewhere.
         let privileged: &[&str] = if tools::is_root() { &["--", "--include-ignored"] } else { &[] };
         suite.tests(&[&["test", "--workspace", "--no-fail-fast"], privileged].concat());
         suite.programs();
@@ -148,8 +151,11 @@ impl Suite<'_> {
 
 /// Runs tests, showing what they say and counting their result lines.
 pub fn count(command: &mut Command, totals: &mut Totals) -> Result<()> {
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cargo did not start")?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cargo did not start")?;
     let output = child.stdout.take().context("the output is piped")?;
     for line in BufReader::new(output).split(b'\n') {
         let line = line?;
@@ -165,7 +171,8 @@ pub fn count(command: &mut Command, totals: &mut Totals) -> Result<()> {
 }
 
 fn command_line(args: &[&str], env: &[(&str, &str)]) -> String {
-    let mut words: Vec<String> = env.iter().map(|(name, value)| format!("{name}='{value}'")).collect();
+    let mut words: Vec<String> =
+        env.iter().map(|(name, value)| format!("{name}='{value}'")).collect();
     words.push("cargo".to_owned());
     words.extend(args.iter().map(|arg| (*arg).to_owned()));
     words.join(" ")

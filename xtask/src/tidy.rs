@@ -1,5 +1,5 @@
-//! House rules over the tree, each a function from sources to violations. A rule looks at text and never at a
-//! clock or the network; what a compiler lint can say is left to the lint.
+//! House rules over the tree, each a function from sources to violations. A rule looks at text and
+//! never at a clock or the network; what a compiler lint can say is left to the lint.
 
 mod budget;
 mod docs;

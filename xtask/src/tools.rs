@@ -1,5 +1,5 @@
-//! What the tests need on the machine besides cargo, and why. A missing package is installed where that is
-//! possible without asking (root, apt); elsewhere the message says exactly what to install.
+//! What the tests need on the machine besides cargo, and why. A missing package is installed where
+//! that is possible without asking (root, apt); elsewhere the message says exactly what to install.
 
 use std::process::{Command, Stdio};
 
@@ -62,12 +62,15 @@ pub fn is_root() -> bool {
 pub fn install(packages: &[&str]) -> Result<()> {
     let list = packages.join(" ");
     if !is_root() || !runs(Command::new("apt-get").arg("--version")) {
-        bail!("packages are missing: {list}\nhint: on Debian or Ubuntu: sudo apt-get install {list}");
+        bail!(
+            "packages are missing: {list}\nhint: on Debian or Ubuntu: sudo apt-get install {list}"
+        );
     }
     println!("installing: {list}");
-    for args in
-        [vec!["update"], [vec!["install", "--yes", "--no-install-recommends"], packages.to_vec()].concat()]
-    {
+    for args in [
+        vec!["update"],
+        [vec!["install", "--yes", "--no-install-recommends"], packages.to_vec()].concat(),
+    ] {
         let status = Command::new("apt-get")
             .args(&args)
             .env("DEBIAN_FRONTEND", "noninteractive")

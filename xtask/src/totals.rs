@@ -1,9 +1,10 @@
-//! Sums the `test result:` lines of cargo's own output, and keeps which tests failed and why, to be said once more at the end of a long
-//! run. It counts what cargo says and nothing else.
+//! Sums the `test result:` lines of cargo's own output, and keeps which tests failed and why, to be
+//! said once more at the end of a long run. It counts what cargo says and nothing else.
 
 use std::fmt;
 
-/// Lines that are kept of what a failed test printed, and characters of each: the place of the panic and its message come first.
+/// Lines that are kept of what a failed test printed, and characters of each: the place of the
+/// panic and its message come first.
 const REASON: (usize, usize) = (6, 300);
 
 /// Tests by result.
@@ -44,13 +45,15 @@ impl Totals {
 
     /// Adds the counts of a result line; other lines change nothing.
     fn add_counts(&mut self, line: &str) {
-        let Some((_, counts)) = line.split_once("test result: ").and_then(|(_, rest)| rest.split_once(". "))
+        let Some((_, counts)) =
+            line.split_once("test result: ").and_then(|(_, rest)| rest.split_once(". "))
         else {
             return;
         };
         for part in counts.split(';') {
             let mut words = part.split_whitespace();
-            let (Some(Ok(count)), Some(what)) = (words.next().map(str::parse::<u64>), words.next()) else {
+            let (Some(Ok(count)), Some(what)) = (words.next().map(str::parse::<u64>), words.next())
+            else {
                 continue;
             };
             match what {

@@ -1,5 +1,6 @@
-//! The bans of the pure rooms, tried: clippy runs over a scratch crate that uses every banned item once and must
-//! complain about each. An entry with a misspelt path bans nothing and would otherwise look the same.
+//! The bans of the pure rooms, tried: clippy runs over a scratch crate that uses every banned item
+//! once and must complain about each. An entry with a misspelt path bans nothing and would
+//! otherwise look the same.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -45,14 +46,19 @@ fn every_banned_item_is_refused() {
     assert!(methods.len() > 40 && types.len() > 8, "{methods:?} {types:?}");
     let mut source = String::new();
     for (index, method) in methods.iter().enumerate() {
-        // A path behind generics needs them written; a type parameter left to inference is an error here.
+        // A path behind generics needs them written; a type parameter left to inference is an error
+        // here.
         let generics = match *method {
             "std::thread::spawn" => "::<fn(), ()>",
             "std::thread::scope" => "::<fn(&std::thread::Scope<'_, '_>), ()>",
             path if path.starts_with("std::fs::File::") => "::<&str>",
             "std::env::var" | "std::env::var_os" => "::<&str>",
-            "std::fs::copy" | "std::fs::rename" | "std::fs::hard_link" | "std::fs::write" => "::<&str, &str>",
-            path if path.starts_with("std::fs::") && path != "std::fs::OpenOptions::new" => "::<&str>",
+            "std::fs::copy" | "std::fs::rename" | "std::fs::hard_link" | "std::fs::write" => {
+                "::<&str, &str>"
+            }
+            path if path.starts_with("std::fs::") && path != "std::fs::OpenOptions::new" => {
+                "::<&str>"
+            }
             "std::process::Command::new" => "::<&str>",
             _ => "",
         };
@@ -69,7 +75,10 @@ fn every_banned_item_is_refused() {
     let complaints = complaints(&source);
     for name in methods.union(&types) {
         let refused = ["method", "type"].map(|kind| format!("use of a disallowed {kind} `{name}`"));
-        assert!(refused.iter().any(|text| complaints.contains(text)), "{name} is not refused:\n{complaints}");
+        assert!(
+            refused.iter().any(|text| complaints.contains(text)),
+            "{name} is not refused:\n{complaints}"
+        );
     }
 }
 

@@ -37,7 +37,8 @@ impl<'a> Case<'a> {
         self.outcome().into_label()
     }
 
-    /// What it came to, before it is written out. Every list of rules ends with one that always chooses.
+    /// What it came to, before it is written out. Every list of rules ends with one that always
+    /// chooses.
     pub(crate) fn outcome(&self) -> Outcome {
         Outcome {
             primary: self.primary.expect("the last choosing rule of every list has no condition"),
@@ -61,6 +62,10 @@ impl Answer for &Outcome {
     }
 
     fn into_label(self) -> Label {
-        Label { primary: self.primary, addon: self.parts.join(" + "), hybrid: self.hybrid.map(str::to_owned) }
+        Label {
+            primary: self.primary,
+            addon: self.parts.join(" + "),
+            hybrid: self.hybrid.map(str::to_owned),
+        }
     }
 }

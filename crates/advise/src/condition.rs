@@ -1,5 +1,5 @@
-//! Conditions as data: they can be evaluated, printed for the documentation and searched for their thresholds. Whether a
-//! condition is right is not known here.
+//! Conditions as data: they can be evaluated, printed for the documentation and searched for their
+//! thresholds. Whether a condition is right is not known here.
 
 use std::fmt;
 
@@ -39,15 +39,18 @@ pub(crate) enum Condition {
 impl Condition {
     /// Whether it holds.
     pub(crate) fn holds(&self, case: &Case<'_>) -> bool {
-        let reaches =
-            |threshold: Threshold| case.facts.get(threshold.fact()) >= case.thresholds.get(threshold);
+        let reaches = |threshold: Threshold| {
+            case.facts.get(threshold.fact()) >= case.thresholds.get(threshold)
+        };
         match self {
             Condition::Always => true,
             Condition::Is(fact) => case.facts.is(*fact),
             Condition::Not(fact) => !case.facts.is(*fact),
             Condition::Reaches(threshold) => reaches(*threshold),
             Condition::Below(threshold) => !reaches(*threshold),
-            Condition::Chosen(planes) => case.primary.is_some_and(|primary| planes.contains(&primary)),
+            Condition::Chosen(planes) => {
+                case.primary.is_some_and(|primary| planes.contains(&primary))
+            }
             Condition::Gang => !case.required.is_empty(),
             Condition::Hybrid => case.hybrid.is_some(),
             Condition::Under(ruleset) => case.ruleset == *ruleset,
@@ -72,7 +75,9 @@ impl Condition {
         self.parts(&mut |part| {
             reads |= match part {
                 Condition::Is(read) | Condition::Not(read) => *read == fact,
-                Condition::Reaches(threshold) | Condition::Below(threshold) => threshold.fact() == fact,
+                Condition::Reaches(threshold) | Condition::Below(threshold) => {
+                    threshold.fact() == fact
+                }
                 _ => false,
             };
         });
@@ -82,7 +87,9 @@ impl Condition {
     /// Calls `see` with every part that has no parts.
     fn parts(&self, see: &mut impl FnMut(&Condition)) {
         match self {
-            Condition::All(parts) | Condition::Any(parts) => parts.iter().for_each(|part| part.parts(see)),
+            Condition::All(parts) | Condition::Any(parts) => {
+                parts.iter().for_each(|part| part.parts(see))
+            }
             Condition::Never(part) => part.parts(see),
             Condition::Always
             | Condition::Is(_)
@@ -106,7 +113,13 @@ impl fmt::Display for Condition {
             Condition::Is(fact) => write!(f, "{fact}"),
             Condition::Not(fact) => write!(f, "not {fact}"),
             Condition::Reaches(threshold) => {
-                write!(f, "{} at least {} ({})", threshold.fact(), number(threshold), threshold.name())
+                write!(
+                    f,
+                    "{} at least {} ({})",
+                    threshold.fact(),
+                    number(threshold),
+                    threshold.name()
+                )
             }
             Condition::Below(threshold) => {
                 write!(f, "{} below {} ({})", threshold.fact(), number(threshold), threshold.name())
@@ -134,7 +147,8 @@ impl fmt::Display for Condition {
     }
 }
 
-/// Parts with a word between them and another before the last; a part that would read wrong without is in parentheses.
+/// Parts with a word between them and another before the last; a part that would read wrong without
+/// is in parentheses.
 fn joined<T: fmt::Display>(
     f: &mut fmt::Formatter<'_>,
     parts: &[T],
@@ -179,8 +193,14 @@ mod tests {
             Condition::Any(&[Condition::All(&[TENANTS, BIG]), SMALL]),
             &format!("(multi_tenant and {BIG}) or {SMALL}"),
         );
-        reads(Condition::Never(&Condition::Any(&[TENANTS, BIG])), &format!("neither multi_tenant nor {BIG}"));
-        reads(Condition::Never(&Condition::All(&[TENANTS, BIG])), &format!("not (multi_tenant and {BIG})"));
+        reads(
+            Condition::Never(&Condition::Any(&[TENANTS, BIG])),
+            &format!("neither multi_tenant nor {BIG}"),
+        );
+        reads(
+            Condition::Never(&Condition::All(&[TENANTS, BIG])),
+            &format!("not (multi_tenant and {BIG})"),
+        );
         reads(Condition::Chosen(&[Plane::Slurm]), "the choice is slurm");
         reads(
             Condition::Chosen(&[Plane::Kubernetes, Plane::K3s, Plane::Ray]),
@@ -188,11 +208,15 @@ mod tests {
         );
     }
 
-    /// What is read decides what is searched for flips: a fact that is overlooked would be one that never flips.
+    /// What is read decides what is searched for flips: a fact that is overlooked would be one that
+    /// never flips.
     #[test]
     fn facts_are_found_at_any_depth() {
         const DEEP: Condition = Condition::Any(&[
-            Condition::Never(&Condition::All(&[Condition::Not(Fact::BareMetal), Condition::Always])),
+            Condition::Never(&Condition::All(&[
+                Condition::Not(Fact::BareMetal),
+                Condition::Always,
+            ])),
             Condition::Below(Threshold::K3sNodes),
         ]);
         let read: Vec<&Fact> = Fact::WORKLOAD.iter().filter(|fact| DEEP.reads(**fact)).collect();

@@ -1,6 +1,6 @@
-//! The page of conventions for a team without a scheduler: how to look, say, start and stop, what to do about a GPU that
-//! somebody forgot, and from which numbers on to ask again. Markdown, made from the site's numbers and thresholds; who
-//! reads and writes files is not known here.
+//! The page of conventions for a team without a scheduler: how to look, say, start and stop, what
+//! to do about a GPU that somebody forgot, and from which numbers on to ask again. Markdown, made
+//! from the site's numbers and thresholds; who reads and writes files is not known here.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,9 +10,11 @@ use muster_model::advice::{Fact, SiteProfile, Threshold};
 
 use crate::gpus::{self, Link};
 
-/// Hours that a notebook may hold a GPU. Kentino, "the interactive notebook problem": salloc with four hours.
+/// Hours that a notebook may hold a GPU. Kentino, "the interactive notebook problem": salloc with
+/// four hours.
 const NOTEBOOK_HOURS: u32 = 4;
-/// Hours of silence after which a GPU that is held and idle is taken back. Our own number: a working day's patience.
+/// Hours of silence after which a GPU that is held and idle is taken back. Our own number: a
+/// working day's patience.
 const PATIENCE_HOURS: u32 = 2;
 /// Collisions in a month after which coordination counts as failing. Our own number.
 const COLLISIONS: u32 = 3;
@@ -28,8 +30,8 @@ struct Vendor {
 const NVIDIA: Vendor = Vendor { look: "nvidia-smi", visible: "CUDA_VISIBLE_DEVICES" };
 const AMD: Vendor = Vendor { look: "amd-smi process", visible: "HIP_VISIBLE_DEVICES" };
 
-/// The page for a site whose machines may be known by name. Numbers are taken from the machines where there are some, else
-/// from the facts.
+/// The page for a site whose machines may be known by name. Numbers are taken from the machines
+/// where there are some, else from the facts.
 #[must_use]
 pub fn conventions(site: &SiteProfile, machines: &[NodeSpec]) -> String {
     let fleet = Fleet::of(site, machines);
@@ -57,7 +59,9 @@ struct Fleet<'a> {
 
 impl<'a> Fleet<'a> {
     fn of(site: &'a SiteProfile, machines: &'a [NodeSpec]) -> Self {
-        let whole = |node: &NodeSpec| node.devices.iter().filter(|device| device.slice_of.is_none()).count();
+        let whole = |node: &NodeSpec| {
+            node.devices.iter().filter(|device| device.slice_of.is_none()).count()
+        };
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let (nodes, gpus) = match machines.is_empty() {
             true => (site.facts.get(Fact::FleetNodes), site.facts.get(Fact::FleetGpus)),
@@ -67,7 +71,8 @@ impl<'a> Fleet<'a> {
             .models
             .iter()
             .chain(machines.iter().flat_map(|node| &node.devices).map(|device| &device.model));
-        let amd = models.any(|model| gpus::find(model).is_some_and(|gpu| gpu.link == Link::InfinityFabric));
+        let amd = models
+            .any(|model| gpus::find(model).is_some_and(|gpu| gpu.link == Link::InfinityFabric));
         Self {
             site,
             nodes,
@@ -97,10 +102,13 @@ fn opening(page: &mut String, fleet: &Fleet<'_>) {
     put(page, format_args!("# Who uses which GPU\n"));
     let machines = plural(fleet.nodes, "machine", "machines");
     let gpus = plural(fleet.gpus, "GPU", "GPUs");
-    let users = if fleet.users > 1 { format!(", for {} people", fleet.users) } else { String::new() };
+    let users =
+        if fleet.users > 1 { format!(", for {} people", fleet.users) } else { String::new() };
     put(
         page,
-        format_args!("{gpus} on {machines}{users}. There is no scheduler here: we agree, by this page."),
+        format_args!(
+            "{gpus} on {machines}{users}. There is no scheduler here: we agree, by this page."
+        ),
     );
     put(page, format_args!("Change it by agreement, in the repository where it stands.\n"));
     let (from, until) =
@@ -129,13 +137,17 @@ fn map(page: &mut String, machines: &[NodeSpec], fleet: &Fleet<'_>) {
         for device in node.devices.iter().filter(|device| device.slice_of.is_none()) {
             *models.entry(device.model.as_str()).or_default() += 1;
         }
-        let gpus: Vec<String> = models.iter().map(|(model, count)| format!("{count} × {model}")).collect();
+        let gpus: Vec<String> =
+            models.iter().map(|(model, count)| format!("{count} × {model}")).collect();
         let gpus = if gpus.is_empty() { "none".to_owned() } else { gpus.join(", ") };
         put(page, format_args!("| {} | {gpus} | anything |", node.name));
     }
     if machines.is_empty() {
         put(page, format_args!("| {} | | anything |", fleet.example));
-        put(page, format_args!("\nOne line per machine. Name the GPUs that are for notebooks, if any."));
+        put(
+            page,
+            format_args!("\nOne line per machine. Name the GPUs that are for notebooks, if any."),
+        );
     }
     page.push('\n');
 }
@@ -158,20 +170,34 @@ fn start(page: &mut String, fleet: &Fleet<'_>) {
             "   ```sh\n   ssh {node}\n   tmux new -s finetune\n   {visible}=0,1,2,3 python train.py"
         ),
     );
-    put(page, format_args!("   # Ctrl-B D leaves it running; tmux attach -t finetune comes back\n   ```\n"));
     put(
         page,
-        format_args!("4. When it ends, early or late, say so in the channel and close the tmux session.\n"),
+        format_args!(
+            "   # Ctrl-B D leaves it running; tmux attach -t finetune comes back\n   ```\n"
+        ),
+    );
+    put(
+        page,
+        format_args!(
+            "4. When it ends, early or late, say so in the channel and close the tmux session.\n"
+        ),
     );
 }
 
 fn rules(page: &mut String, fleet: &Fleet<'_>) {
     let visible = fleet.vendor.visible;
     put(page, format_args!("## Rules\n"));
-    put(page, format_args!("- What was not said in the channel is not reserved. First said, first served."));
     put(
         page,
-        format_args!("- `{visible}` is a convention, not a lock: a program without it takes every GPU."),
+        format_args!(
+            "- What was not said in the channel is not reserved. First said, first served."
+        ),
+    );
+    put(
+        page,
+        format_args!(
+            "- `{visible}` is a convention, not a lock: a program without it takes every GPU."
+        ),
     );
     if fleet.nodes > 1 {
         put(
@@ -180,7 +206,10 @@ fn rules(page: &mut String, fleet: &Fleet<'_>) {
                 "- A run on several machines: ask for all of them, and start when all are free. Hold none while you wait for"
             ),
         );
-        put(page, format_args!("  the others; two people who do that wait for each other for ever."));
+        put(
+            page,
+            format_args!("  the others; two people who do that wait for each other for ever."),
+        );
     }
     put(
         page,
@@ -198,7 +227,9 @@ fn rules(page: &mut String, fleet: &Fleet<'_>) {
     put(page, format_args!("  runs out of memory may take the other along."));
     put(
         page,
-        format_args!("- Runs longer than a day write checkpoints, so that stopping them costs little.\n"),
+        format_args!(
+            "- Runs longer than a day write checkpoints, so that stopping them costs little.\n"
+        ),
     );
 }
 
@@ -260,7 +291,8 @@ fn one_machine(page: &mut String) {
 
 fn revisit(page: &mut String, fleet: &Fleet<'_>) {
     let number = |threshold| fleet.threshold(threshold);
-    let people = if fleet.users > 1 { format!(" and {} people", fleet.users) } else { String::new() };
+    let people =
+        if fleet.users > 1 { format!(" and {} people", fleet.users) } else { String::new() };
     put(page, format_args!("## When to ask again\n"));
     put(
         page,
@@ -293,6 +325,8 @@ fn revisit(page: &mut String, fleet: &Fleet<'_>) {
     put(page, format_args!("- [ ] Runs over several machines become the rule.\n"));
     put(
         page,
-        format_args!("Then describe the site in `site.yaml` and ask: `muster advise --site site.yaml`."),
+        format_args!(
+            "Then describe the site in `site.yaml` and ask: `muster advise --site site.yaml`."
+        ),
     );
 }

@@ -4,7 +4,11 @@ use crate::case::Case;
 use crate::rule::{Effect, Rule};
 
 /// Applies a list of rules to a case and calls `fired` with each that took effect.
-pub(crate) fn decide(rules: &'static [Rule], case: &mut Case<'_>, mut fired: impl FnMut(&'static Rule)) {
+pub(crate) fn decide(
+    rules: &'static [Rule],
+    case: &mut Case<'_>,
+    mut fired: impl FnMut(&'static Rule),
+) {
     for rule in rules {
         if may_take_effect(rule.effect, case) && rule.when.holds(case) {
             take_effect(rule.effect, case);

@@ -1,5 +1,5 @@
-//! docs/advise.md, made from the lists themselves, so that it cannot say anything else than the program does. It is
-//! written nowhere here: `muster __docs advise` prints it.
+//! docs/advise.md, made from the lists themselves, so that it cannot say anything else than the
+//! program does. It is written nowhere here: `muster __docs advise` prints it.
 
 use std::fmt::{Display, Write as _};
 
@@ -175,7 +175,9 @@ fn sharing_model() -> Entry {
         .to_owned();
     put(
         &mut body,
-        format_args!("| model | MIG slices | AMD partitions | Kentino on MIG |\n|---|---|---|---|\n"),
+        format_args!(
+            "| model | MIG slices | AMD partitions | Kentino on MIG |\n|---|---|---|---|\n"
+        ),
     );
     for gpu in gpus::GPUS {
         let number = |count: u32| if count == 0 { "–".to_owned() } else { count.to_string() };

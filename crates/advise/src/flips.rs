@@ -1,5 +1,5 @@
-//! Flips: the smallest changes of facts that change the answer. Exact, because each is found by asking again with the
-//! facts changed; no rule is known here.
+//! Flips: the smallest changes of facts that change the answer. Exact, because each is found by
+//! asking again with the facts changed; no rule is known here.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -30,7 +30,8 @@ pub(crate) struct Search<'a> {
     pub(crate) askable: &'a [Fact],
     /// Thresholds that the rules read: a number matters where it crosses one.
     pub(crate) read: &'a [Threshold],
-    /// Facts that change together, at most. Every combination is tried, so the cost grows with the binomial.
+    /// Facts that change together, at most. Every combination is tried, so the cost grows with the
+    /// binomial.
     pub(crate) together: usize,
 }
 
@@ -46,9 +47,9 @@ struct Found<A> {
 }
 
 impl Search<'_> {
-    /// Every change that is smallest in one of two senses: no part of it alone changes the answer; or it leads to another
-    /// primary and no part of it alone leads there. Ordered by size, then by facts. Where several values of a number lead to the
-    /// same answer, the nearest is given.
+    /// Every change that is smallest in one of two senses: no part of it alone changes the answer;
+    /// or it leads to another primary and no part of it alone leads there. Ordered by size, then by
+    /// facts. Where several values of a number lead to the same answer, the nearest is given.
     pub(crate) fn flips<A: Answer>(
         &self,
         facts: &Facts,
@@ -79,11 +80,14 @@ impl Search<'_> {
 
         // 3. As people and programs see them.
         let shown = found.into_iter().filter(|found| found.shown);
-        shown.map(|found| Flip { change: written(&found.change), label: found.answer.into_label() }).collect()
+        shown
+            .map(|found| Flip { change: written(&found.change), label: found.answer.into_label() })
+            .collect()
     }
 
-    /// The smallest change of other facts after which a fact makes a difference: the answer with its value is another than
-    /// with its default. Empty when it does already; nothing when it never does.
+    /// The smallest change of other facts after which a fact makes a difference: the answer with
+    /// its value is another than with its default. Empty when it does already; nothing when it
+    /// never does.
     pub(crate) fn matters_after<A: Answer>(
         &self,
         fact: Fact,
@@ -114,8 +118,9 @@ impl Search<'_> {
         others.filter(|(_, values)| !values.is_empty()).collect()
     }
 
-    /// What a fact could be instead, nearest first: the other value of a flag; of a number the nearest value in each other
-    /// stretch between thresholds, because rules cannot tell two values of one stretch apart.
+    /// What a fact could be instead, nearest first: the other value of a flag; of a number the
+    /// nearest value in each other stretch between thresholds, because rules cannot tell two values
+    /// of one stretch apart.
     fn others(&self, fact: Fact, facts: &Facts, thresholds: &Thresholds) -> Vec<u32> {
         let now = facts.get(fact);
         let (min, max) = match fact.kind() {
@@ -143,7 +148,8 @@ fn written(change: &Change) -> Changes {
     Changes(change.iter().map(|(fact, stored)| (*fact, fact.value(*stored))).collect())
 }
 
-/// Calls `see` with every way to change `size` of the facts, in the order of facts and of their values, until it breaks off.
+/// Calls `see` with every way to change `size` of the facts, in the order of facts and of their
+/// values, until it breaks off.
 fn for_each_change<B>(
     moves: &[(Fact, Vec<u32>)],
     size: usize,
@@ -178,7 +184,8 @@ fn smallest<A: Answer>(change: &Change, answer: &A, present: Plane, found: &[Fou
     no_part_changes_anything || !leads_nowhere_new
 }
 
-/// Whether nearer values of the same facts lead to the same answer. Nearer values were tried before.
+/// Whether nearer values of the same facts lead to the same answer. Nearer values were tried
+/// before.
 fn nearer<A: Answer>(change: &Change, answer: &A, found: &[Found<A>]) -> bool {
     let same_facts = |found: &&Found<A>| {
         found.change.len() == change.len()
@@ -212,7 +219,10 @@ mod tests {
         let flips = search.flips(&facts, &Thresholds::default(), by_size);
         let expected: Vec<Flip> = expected
             .iter()
-            .map(|(change, primary, addon)| Flip { change: written(change), label: answer(*primary, addon) })
+            .map(|(change, primary, addon)| Flip {
+                change: written(change),
+                label: answer(*primary, addon),
+            })
             .collect();
         assert_eq!(flips, expected, "{gpus}");
     }
@@ -245,7 +255,8 @@ mod tests {
         );
     }
 
-    /// Two stretches with one answer are one flip, to the nearer; what contradicts itself is no flip.
+    /// Two stretches with one answer are one flip, to the nearer; what contradicts itself is no
+    /// flip.
     #[test]
     fn neither_farther_values_nor_contradictions_are_offered() {
         let read = [Threshold::SchedulerGpus, Threshold::ConventionGpus];
@@ -258,9 +269,11 @@ mod tests {
         assert_eq!(flips.len(), 1, "{flips:?}");
         assert_eq!(flips[0].change, written(&[(Fact::FleetGpus, 16)]));
 
-        let search = Search { askable: &[Fact::Teams], read: &[Threshold::CommercialTeams], together: 1 };
-        let by_teams =
-            |facts: &Facts| answer(Plane::Slurm, if facts.get(Fact::Teams) < 10 { "" } else { "many" });
+        let search =
+            Search { askable: &[Fact::Teams], read: &[Threshold::CommercialTeams], together: 1 };
+        let by_teams = |facts: &Facts| {
+            answer(Plane::Slurm, if facts.get(Fact::Teams) < 10 { "" } else { "many" })
+        };
         let ask = |users| {
             let facts = Facts::default().with(Fact::Users, users);
             search.flips(&facts, &Thresholds::default(), by_teams).len()

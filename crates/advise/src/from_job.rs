@@ -1,5 +1,6 @@
-//! What a job that somebody wrote tells about itself. Only what follows from its shape: nothing is guessed from a command,
-//! a name or an image, and what a job cannot say is left as it is when nobody says it.
+//! What a job that somebody wrote tells about itself. Only what follows from its shape: nothing is
+//! guessed from a command, a name or an image, and what a job cannot say is left as it is when
+//! nobody says it.
 
 use muster_model::advice::{Fact, Facts};
 use muster_model::node::DeviceSet;
@@ -14,14 +15,16 @@ pub const UNSEEN: &[Fact] = &[
     Fact::EdgeOrDev,
 ];
 
-/// The facts of a job, and of those that it tells why. Elements of an array are jobs of their own: they neither wait for each
-/// other nor add up.
+/// The facts of a job, and of those that it tells why. Elements of an array are jobs of their own:
+/// they neither wait for each other nor add up.
 #[must_use]
 pub fn facts_of(spec: &JobSpec) -> (Facts, Vec<(Fact, &'static str)>) {
-    // 1. Nodes: the least number that it must span. Groups may share nodes, so the widest group counts, or all GPUs together.
+    // 1. Nodes: the least number that it must span. Groups may share nodes, so the widest group
+    //    counts, or all GPUs together.
     let blocks = spec.groups.iter().map(blocks).max().unwrap_or(1);
     let devices: u64 = spec.groups.iter().map(whole_devices).sum();
-    let full_nodes = u32::try_from(devices.div_ceil(DeviceSet::MAX_DEVICES as u64)).unwrap_or(u32::MAX);
+    let full_nodes =
+        u32::try_from(devices.div_ceil(DeviceSet::MAX_DEVICES as u64)).unwrap_or(u32::MAX);
     let nodes = blocks.max(full_nodes).max(1);
     let why_nodes = if nodes > blocks {
         "it asks for more GPUs than fewer nodes could have"
@@ -41,7 +44,10 @@ pub fn facts_of(spec: &JobSpec) -> (Facts, Vec<(Fact, &'static str)>) {
             "its tasks start together or not at all, which is asked for tasks that wait for each other",
         ));
     } else {
-        told.push((Fact::TightlyCoupled, "it has one task; a launcher inside it stays on its node"));
+        told.push((
+            Fact::TightlyCoupled,
+            "it has one task; a launcher inside it stays on its node",
+        ));
     }
     (facts, told)
 }
@@ -66,7 +72,13 @@ mod tests {
 
     fn group(tasks: u32, tasks_per_node: Option<u32>, gpus: u32) -> TaskGroup {
         let task = Resources { gpu: GpuRequest::whole(gpus), ..Resources::default() };
-        TaskGroup { name: Arc::from("worker"), min_tasks: tasks, max_tasks: tasks, tasks_per_node, task }
+        TaskGroup {
+            name: Arc::from("worker"),
+            min_tasks: tasks,
+            max_tasks: tasks,
+            tasks_per_node,
+            task,
+        }
     }
 
     fn check(groups: Vec<TaskGroup>, array: Option<Array>, nodes: u32, coupled: bool) {
@@ -93,7 +105,11 @@ mod tests {
             grow_after: Some(muster_model::JobSpec::GROW_AFTER),
         };
         let (facts, told) = facts_of(&spec);
-        assert_eq!((facts.get(Fact::Nodes), facts.is(Fact::TightlyCoupled)), (nodes, coupled), "{spec:?}");
+        assert_eq!(
+            (facts.get(Fact::Nodes), facts.is(Fact::TightlyCoupled)),
+            (nodes, coupled),
+            "{spec:?}"
+        );
         for fact in UNSEEN {
             assert_eq!(facts.get(*fact), fact.default(), "a job does not tell {fact}");
         }

@@ -1,12 +1,15 @@
-//! GPU models: which can be cut by hardware, and what the pages say of that beside what is true today. A closed table by
-//! the short names that Muster gives to models; a model that is not in it is unknown, and is said to be, never guessed.
+//! GPU models: which can be cut by hardware, and what the pages say of that beside what is true
+//! today. A closed table by the short names that Muster gives to models; a model that is not in it
+//! is unknown, and is said to be, never guessed.
 //!
 //! Sources of the numbers, read in November 2026:
-//! - MIG instances: NVIDIA Multi-Instance GPU User Guide, "Supported GPUs" (release 610) and "Deployment Considerations"
-//!   (release 620, which adds B300 and GB300). B300 has profile `1g.34gb` seven times (GPU Operator 25.3); GB300 is counted
-//!   as the same die.
-//! - MPS with an address space per client: NVIDIA Multi-Process Service, release 615, 9 September 2026: from Volta on.
-//! - AMD partitions: AMD SMI 26, "GPU partitioning": MI300 and MI350 series; `CPX` makes one per compute die (XCD).
+//! - MIG instances: NVIDIA Multi-Instance GPU User Guide, "Supported GPUs" (release 610) and
+//!   "Deployment Considerations" (release 620, which adds B300 and GB300). B300 has profile
+//!   `1g.34gb` seven times (GPU Operator 25.3); GB300 is counted as the same die.
+//! - MPS with an address space per client: NVIDIA Multi-Process Service, release 615, 9 September
+//!   2026: from Volta on.
+//! - AMD partitions: AMD SMI 26, "GPU partitioning": MI300 and MI350 series; `CPX` makes one per
+//!   compute die (XCD).
 //! - NVLink and Infinity Fabric: the vendors' product pages.
 
 use muster_model::GpuModel;
@@ -19,7 +22,8 @@ pub enum Link {
     None,
     /// NVLink between pairs, through a bridge on top of the cards.
     NvlinkBridge,
-    /// NVLink between all of a machine, or of a rack. PCIe cards of the same name have bridges at most.
+    /// NVLink between all of a machine, or of a rack. PCIe cards of the same name have bridges at
+    /// most.
     Nvlink,
     /// AMD's Infinity Fabric between all of a machine.
     InfinityFabric,
@@ -30,10 +34,12 @@ pub enum Link {
 pub struct Gpu {
     /// Its names, the first as Muster detects it.
     pub names: &'static [&'static str],
-    /// MIG instances at most; 0 where it cannot be cut: the only isolation of memory and faults by hardware here.
+    /// MIG instances at most; 0 where it cannot be cut: the only isolation of memory and faults by
+    /// hardware here.
     pub mig_instances: u32,
-    /// Partitions at most by AMD's compute partitioning; 0 where it cannot be cut. Memory can be partitioned with them, but a
-    /// reset may reach the neighbours, so that they are not counted as isolation.
+    /// Partitions at most by AMD's compute partitioning; 0 where it cannot be cut. Memory can be
+    /// partitioned with them, but a reset may reach the neighbours, so that they are not counted as
+    /// isolation.
     pub amd_partitions: u32,
     /// Whether MPS gives every client an address space of its own; faults are shared in any case.
     pub mps_address_spaces: bool,
@@ -64,10 +70,16 @@ pub const MIG_SOURCE: Source =
 pub const MPS_SOURCE: Source =
     Source::new(Page::Upstream, "NVIDIA Multi-Process Service, release 615, 9 September 2026");
 /// Where the AMD numbers of the table are from.
-pub const AMD_SOURCE: Source = Source::new(Page::Upstream, "AMD SMI documentation 2026: GPU partitioning");
+pub const AMD_SOURCE: Source =
+    Source::new(Page::Upstream, "AMD SMI documentation 2026: GPU partitioning");
 
 /// An NVIDIA model with MIG.
-const fn mig(names: &'static [&'static str], instances: u32, link: Link, kentino: Option<bool>) -> Gpu {
+const fn mig(
+    names: &'static [&'static str],
+    instances: u32,
+    link: Link,
+    kentino: Option<bool>,
+) -> Gpu {
     Gpu {
         names,
         mig_instances: instances,
@@ -132,7 +144,8 @@ pub const GPUS: &[Gpu] = &[
     amd(&["mi100"], 0),
 ];
 
-/// What is known of a model; `None` when nothing is. A slice (`a100-1g.5gb`) is known by the model that it was cut from.
+/// What is known of a model; `None` when nothing is. A slice (`a100-1g.5gb`) is known by the model
+/// that it was cut from.
 #[must_use]
 pub fn find(model: &GpuModel) -> Option<&'static Gpu> {
     let name = model.as_str().to_ascii_lowercase();
@@ -145,7 +158,8 @@ pub(crate) fn are_amd(models: &[GpuModel]) -> bool {
     !models.is_empty() && models.iter().all(|model| find(model).is_some_and(Gpu::is_amd))
 }
 
-/// Whether a model can be cut into slices with memory and faults of their own (MIG); `None` for a model that is not known.
+/// Whether a model can be cut into slices with memory and faults of their own (MIG); `None` for a
+/// model that is not known.
 #[must_use]
 pub fn is_mig_capable(model: &GpuModel) -> Option<bool> {
     find(model).map(|gpu| gpu.mig_instances > 0)

@@ -1,4 +1,5 @@
-//! Closed lists that are too long for one file, joined into one before the program runs. Knows nothing of what they hold.
+//! Closed lists that are too long for one file, joined into one before the program runs. Knows
+//! nothing of what they hold.
 
 /// The parts one after the other; `N` is the sum of their lengths.
 pub(crate) const fn joined<T: Copy, const N: usize>(parts: &[&[T]]) -> [T; N] {

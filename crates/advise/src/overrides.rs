@@ -1,4 +1,5 @@
-//! A site's own thresholds, shown as rules that fired, so that nobody mistakes a tuned answer for the pages' own.
+//! A site's own thresholds, shown as rules that fired, so that nobody mistakes a tuned answer for
+//! the pages' own.
 
 use std::borrow::Cow;
 
@@ -48,7 +49,8 @@ pub(crate) fn read(rules: &'static [Rule]) -> Vec<Threshold> {
     read
 }
 
-/// The same, with what warnings and disputes read beside them: a site's own number is shown wherever it counts.
+/// The same, with what warnings and disputes read beside them: a site's own number is shown
+/// wherever it counts.
 pub(crate) fn shown(
     rules: &'static [Rule],
     warnings: &'static [Hazard],

@@ -1,5 +1,5 @@
-//! The shapes of what is known: rules, failure modes and disputes. Their contents stand in the lists; nothing here
-//! evaluates them.
+//! The shapes of what is known: rules, failure modes and disputes. Their contents stand in the
+//! lists; nothing here evaluates them.
 
 use std::fmt;
 
@@ -34,7 +34,8 @@ impl Rule {
 /// What a rule does to the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Chooses the plane, with what belongs to it. The first choice stays; a later choosing rule does not fire.
+    /// Chooses the plane, with what belongs to it. The first choice stays; a later choosing rule
+    /// does not fire.
     Choose {
         /// The plane.
         primary: Plane,

@@ -1,4 +1,5 @@
-//! Comparisons: every row of the pages' tables has its cell, and facts weigh the dimensions by the rules that advise.
+//! Comparisons: every row of the pages' tables has its cell, and facts weigh the dimensions by the
+//! rules that advise.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -36,8 +37,8 @@ fn check(source: &str, id: &str, plane: Plane, standing: Standing) {
     assert_eq!(row(&comparison, id).cells[0].standing, standing, "{source}: {id} of {plane}");
 }
 
-/// The comparison page's table, row by row. A row that describes rather than grades stands in the dimensions that
-/// it describes.
+/// The comparison page's table, row by row. A row that describes rather than grades stands in the
+/// dimensions that it describes.
 #[test]
 fn the_table_of_the_comparison_page() {
     for (source, id, plane, standing) in [
@@ -87,7 +88,8 @@ fn the_workload_table_of_kentino() {
     }
 }
 
-/// Kentino: what Slurm gives for free and what it does not, its ceilings, and what Kubernetes costs.
+/// Kentino: what Slurm gives for free and what it does not, its ceilings, and what Kubernetes
+/// costs.
 #[test]
 fn what_kentino_says_beside_its_table() {
     for (source, id, plane, standing) in [
@@ -195,7 +197,8 @@ fn what_has_aged_stands_beside_the_page() {
 
 #[test]
 fn every_pair_of_planes_has_every_dimension() {
-    let ids: BTreeSet<&str> = plain([Slurm, Kubernetes]).dimensions.iter().map(|row| row.id).collect();
+    let ids: BTreeSet<&str> =
+        plain([Slurm, Kubernetes]).dimensions.iter().map(|row| row.id).collect();
     for left in Plane::ALL {
         for right in Plane::ALL {
             let comparison = plain([left, right]);
@@ -211,7 +214,12 @@ fn every_pair_of_planes_has_every_dimension() {
                         row.id,
                         cell.plane
                     );
-                    assert!(cell.text.chars().count() <= 130, "{} of {} is too long", row.id, cell.plane);
+                    assert!(
+                        cell.text.chars().count() <= 130,
+                        "{} of {} is too long",
+                        row.id,
+                        cell.plane
+                    );
                 }
             }
             assert!(comparison.verdict.is_none() && comparison.facts.is_none());
@@ -221,7 +229,10 @@ fn every_pair_of_planes_has_every_dimension() {
 
 #[test]
 fn facts_bring_what_matters_to_the_front_and_say_why() {
-    let facts = Facts::default().with(Fact::Nodes, 8).with(Fact::TightlyCoupled, 1).with(Fact::BareMetal, 1);
+    let facts = Facts::default()
+        .with(Fact::Nodes, 8)
+        .with(Fact::TightlyCoupled, 1)
+        .with(Fact::BareMetal, 1);
     let comparison = with([Slurm, Kubernetes], &facts);
     let gang = row(&comparison, "gang");
     assert_eq!(gang.ahead, Some(Slurm));
@@ -229,7 +240,9 @@ fn facts_bring_what_matters_to_the_front_and_say_why() {
     assert!(row(&comparison, "serving").matters_for.is_empty());
     let first_that_does_not =
         comparison.dimensions.iter().position(|row| row.matters_for.is_empty()).unwrap();
-    assert!(comparison.dimensions[first_that_does_not..].iter().all(|row| row.matters_for.is_empty()));
+    assert!(
+        comparison.dimensions[first_that_does_not..].iter().all(|row| row.matters_for.is_empty())
+    );
     let verdict = comparison.verdict.unwrap();
     assert_eq!(verdict.fares[0].role, Role::Chosen);
     assert_eq!(verdict.fares[1].role, Role::NotChosen);
@@ -246,8 +259,9 @@ fn one_node_does_not_need_a_gang() {
 #[test]
 fn roles_follow_the_label() {
     let pipeline = Facts::default().with(Fact::PythonNativePipeline, 1);
-    let role =
-        |comparison: &Comparison| comparison.verdict.as_ref().unwrap().fares.each_ref().map(|fare| fare.role);
+    let role = |comparison: &Comparison| {
+        comparison.verdict.as_ref().unwrap().fares.each_ref().map(|fare| fare.role)
+    };
     assert_eq!(role(&with([Ray, Kubernetes], &pipeline)), [Role::Chosen, Role::Host]);
     assert_eq!(role(&with([K3s, Kubernetes], &pipeline)), [Role::NotChosen, Role::Host]);
     let edge = pipeline.with(Fact::EdgeOrDev, 1);
@@ -277,7 +291,8 @@ fn any_plane() -> impl Strategy<Value = Plane> {
 }
 
 proptest! {
-    /// The verdict is the advice, and what it promises of a change of facts holds when the advice is asked again.
+    /// The verdict is the advice, and what it promises of a change of facts holds when the advice
+    /// is asked again.
     #[test]
     fn the_verdict_is_what_advise_says(facts in any_facts(), left in any_plane(), right in any_plane()) {
         let thresholds = Thresholds::default();

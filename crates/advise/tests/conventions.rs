@@ -10,8 +10,10 @@ use muster_model::unit::{Bytes, CpuMilli};
 use muster_model::{Device, GpuModel, NodeName, NodeSpec};
 
 fn site(nodes: u32, gpus: u32, users: u32) -> SiteProfile {
-    let facts =
-        Facts::default().with(Fact::FleetNodes, nodes).with(Fact::FleetGpus, gpus).with(Fact::Users, users);
+    let facts = Facts::default()
+        .with(Fact::FleetNodes, nodes)
+        .with(Fact::FleetGpus, gpus)
+        .with(Fact::Users, users);
     SiteProfile { facts, ..SiteProfile::default() }
 }
 
@@ -34,7 +36,8 @@ fn machine(name: &str, models: &[&str]) -> NodeSpec {
     }
 }
 
-/// Kentino, "the honest small-team reality", step 1 of its tree, and "the interactive notebook problem".
+/// Kentino, "the honest small-team reality", step 1 of its tree, and "the interactive notebook
+/// problem".
 #[test]
 fn it_says_what_the_page_says() {
     let page = conventions(&site(2, 12, 5), &[]);
@@ -56,7 +59,10 @@ fn it_says_what_the_page_says() {
     ] {
         assert!(page.contains(part), "{part} is not in:\n{page}");
     }
-    assert!(page.lines().all(|line| line.trim_end() == line && line.chars().count() <= 140), "{page}");
+    assert!(
+        page.lines().all(|line| line.trim_end() == line && line.chars().count() <= 140),
+        "{page}"
+    );
     assert!(!page.contains("\n\n\n") && page.ends_with('\n'));
 }
 
@@ -66,7 +72,10 @@ fn notice(gpus: u32, users: u32, expected: Option<&str>) {
     let bold = page.lines().find(|line| line.starts_with("**"));
     match expected {
         Some(part) => {
-            assert!(bold.is_some_and(|line| line.contains(part)), "{gpus} GPUs, {users} people: {bold:?}")
+            assert!(
+                bold.is_some_and(|line| line.contains(part)),
+                "{gpus} GPUs, {users} people: {bold:?}"
+            )
         }
         None => assert_eq!(bold, None, "{gpus} GPUs, {users} people"),
     }

@@ -20,13 +20,17 @@ fn one_anchor_per_id() {
     let headings = headings(&text);
     assert_eq!(headings, anchors());
     let distinct: BTreeSet<&str> = headings.iter().copied().collect();
-    let twice: Vec<&&str> =
-        distinct.iter().filter(|id| headings.iter().filter(|other| other == id).count() > 1).collect();
+    let twice: Vec<&&str> = distinct
+        .iter()
+        .filter(|id| headings.iter().filter(|other| other == id).count() > 1)
+        .collect();
     assert!(twice.is_empty(), "{twice:?}");
-    // A heading is its own anchor only in this alphabet; and no heading of a part may take an anchor.
+    // A heading is its own anchor only in this alphabet; and no heading of a part may take an
+    // anchor.
     for id in &headings {
         assert!(
-            id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'),
+            id.bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'),
             "{id}"
         );
     }
@@ -58,7 +62,8 @@ fn every_id_of_every_answer_has_its_place() {
 #[test]
 fn every_fact_threshold_and_page_is_listed_once() {
     let text = document();
-    let rows = |name: &str| text.lines().filter(|line| line.starts_with(&format!("| {name} |"))).count();
+    let rows =
+        |name: &str| text.lines().filter(|line| line.starts_with(&format!("| {name} |"))).count();
     for fact in Fact::ALL {
         assert_eq!(rows(&format!("`{fact}`")), 1, "{fact}");
     }
@@ -70,22 +75,35 @@ fn every_fact_threshold_and_page_is_listed_once() {
     }
 }
 
-/// Texts are fragments that other texts put together: no capital at the start but of names, no stop at the end.
+/// Texts are fragments that other texts put together: no capital at the start but of names, no stop
+/// at the end.
 #[test]
 fn texts_are_fragments() {
     for facts in [1, 2, 16].into_iter().flat_map(combinations) {
         let advice = advise(&facts, &Thresholds::default(), Ruleset::Corrected);
-        let mut texts: Vec<String> = advice.rules.iter().map(|rule| rule.sentence.to_string()).collect();
+        let mut texts: Vec<String> =
+            advice.rules.iter().map(|rule| rule.sentence.to_string()).collect();
         for warning in &advice.warnings {
-            texts.extend([warning.sentence.to_string(), warning.tell.to_string(), warning.cure.to_string()]);
+            texts.extend([
+                warning.sentence.to_string(),
+                warning.tell.to_string(),
+                warning.cure.to_string(),
+            ]);
         }
         for dispute in &advice.disputes {
-            assert!(dispute.question.ends_with('?') && dispute.positions.len() >= 2, "{}", dispute.id);
+            assert!(
+                dispute.question.ends_with('?') && dispute.positions.len() >= 2,
+                "{}",
+                dispute.id
+            );
             texts.extend(dispute.positions.iter().map(|position| position.says.to_owned()));
             texts.push(dispute.muster.to_owned());
         }
         for text in texts {
-            assert!(!text.ends_with(['.', '!']) && !text.contains("  ") && text.len() > 5, "{text:?}");
+            assert!(
+                !text.ends_with(['.', '!']) && !text.contains("  ") && text.len() > 5,
+                "{text:?}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Flips are exact: every promise is kept, and none is missing, by a definition that shares nothing with the search.
+//! Flips are exact: every promise is kept, and none is missing, by a definition that shares nothing
+//! with the search.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -25,23 +26,26 @@ fn apply(facts: &Facts, mask: u32, other_nodes: Option<u32>) -> Option<Facts> {
     Some(changed)
 }
 
-/// All changes, by brute force: kept are those of which no part changes the answer, and those that lead to another primary to
-/// which no part leads.
+/// All changes, by brute force: kept are those of which no part changes the answer, and those that
+/// lead to another primary to which no part leads.
 fn expected(facts: &Facts, thresholds: &Thresholds, ruleset: Ruleset) -> BTreeMap<Facts, Label> {
     let edge = thresholds.get(Threshold::MultiNode);
     let below = facts.get(Fact::Nodes) < edge;
-    let other_nodes = if below { Some(edge) } else { edge.checked_sub(1).filter(|nodes| *nodes > 0) };
+    let other_nodes =
+        if below { Some(edge) } else { edge.checked_sub(1).filter(|nodes| *nodes > 0) };
     let present = label(facts, thresholds, ruleset);
     let altering: BTreeMap<u32, (Facts, Label)> = (1..128)
         .filter_map(|mask| Some((mask, apply(facts, mask, other_nodes)?)))
         .map(|(mask, changed)| (mask, (changed, label(&changed, thresholds, ruleset))))
         .filter(|(_, (_, label))| *label != present)
         .collect();
-    let parts =
-        |mask: u32| altering.iter().filter(move |(part, _)| **part != mask && **part & mask == **part);
+    let parts = |mask: u32| {
+        altering.iter().filter(move |(part, _)| **part != mask && **part & mask == **part)
+    };
     let smallest = |mask: u32, label: &Label| {
         let leads_to_it = |(_, (_, part)): (&u32, &(Facts, Label))| part.primary == label.primary;
-        parts(mask).next().is_none() || (label.primary != present.primary && !parts(mask).any(leads_to_it))
+        parts(mask).next().is_none()
+            || (label.primary != present.primary && !parts(mask).any(leads_to_it))
     };
     let kept = altering.iter().filter(|(mask, (_, label))| smallest(**mask, label));
     kept.map(|(_, (changed, label))| (*changed, label.clone())).collect()
@@ -58,8 +62,14 @@ fn exact(facts: &Facts, thresholds: &Thresholds) {
             assert_eq!(label(&changed, thresholds, ruleset), flip.label, "{facts:?} {flip:?}");
             assert_ne!(flip.label, advice.label, "{facts:?} {flip:?}");
             // And states no fact that stays.
-            assert!(flip.change.0.iter().all(|(fact, value)| stored(*value) != facts.get(*fact)), "{flip:?}");
-            assert!(found.insert(changed, flip.label.clone()).is_none(), "{facts:?} {flip:?} twice");
+            assert!(
+                flip.change.0.iter().all(|(fact, value)| stored(*value) != facts.get(*fact)),
+                "{flip:?}"
+            );
+            assert!(
+                found.insert(changed, flip.label.clone()).is_none(),
+                "{facts:?} {flip:?} twice"
+            );
         }
         // None is missing and none is too many.
         assert_eq!(found, expected(facts, thresholds, ruleset), "{ruleset:?} {facts:?}");
@@ -86,8 +96,8 @@ proptest! {
     }
 }
 
-/// No change of one fact is missing, whatever the number: where a value leads elsewhere, a flip of that fact alone leads there
-/// too, from no farther away.
+/// No change of one fact is missing, whatever the number: where a value leads elsewhere, a flip of
+/// that fact alone leads there too, from no farther away.
 #[test]
 fn no_single_fact_flip_is_missing() {
     let thresholds = Thresholds::default();
@@ -125,8 +135,8 @@ fn promised(warning: &Warning) -> Option<Vec<(Fact, u32)>> {
     Some(steps.split(", ").map(step).collect())
 }
 
-/// A given fact is called silent exactly when the label is the same without it, and what is said to make it matter does, and
-/// no part of that does.
+/// A given fact is called silent exactly when the label is the same without it, and what is said to
+/// make it matter does, and no part of that does.
 #[test]
 fn a_fact_that_changes_nothing_is_named() {
     let thresholds = Thresholds::default();
@@ -140,13 +150,17 @@ fn a_fact_that_changes_nothing_is_named() {
             facts.given().map(|(fact, _)| fact).filter(|fact| !matters(&facts, *fact)).collect();
         assert_eq!(silent.len(), expected.len(), "{facts:?}");
         for (warning, fact) in silent.into_iter().zip(expected) {
-            assert!(warning.sentence.starts_with(&format!("{}: ", fact.name())), "{facts:?} {warning:?}");
+            assert!(
+                warning.sentence.starts_with(&format!("{}: ", fact.name())),
+                "{facts:?} {warning:?}"
+            );
             let Some(steps) = promised(warning) else {
                 assert_eq!(fact, Fact::MultiTenant, "only tenancy is read by no rule");
                 continue;
             };
-            let with =
-                |steps: &[(Fact, u32)]| steps.iter().fold(facts, |facts, (fact, to)| facts.with(*fact, *to));
+            let with = |steps: &[(Fact, u32)]| {
+                steps.iter().fold(facts, |facts, (fact, to)| facts.with(*fact, *to))
+            };
             assert!(matters(&with(&steps), fact), "{facts:?} {warning:?}");
             for left_out in 0..steps.len() {
                 let mut fewer = steps.clone();

@@ -37,7 +37,8 @@ fn nvidia_lists_these_with_so_many_instances() {
 #[test]
 fn these_are_not_on_the_list() {
     for model in [
-        "rtx5090", "rtx4090", "rtx3090", "l40", "l40s", "l4", "t4", "v100", "a10", "a40", "a6000", "rtxa6000",
+        "rtx5090", "rtx4090", "rtx3090", "l40", "l40s", "l4", "t4", "v100", "a10", "a40", "a6000",
+        "rtxa6000",
     ] {
         check(model, 0);
     }
@@ -53,13 +54,16 @@ fn the_kentino_page_is_wrong_about_one_model() {
         assert_eq!(find(&GpuModel::from(model)).unwrap().kentino_mig, Some(false), "{model}");
     }
     let named = GPUS.iter().filter(|gpu| gpu.kentino_mig.is_some()).count();
-    let wrong: Vec<&str> = GPUS.iter().filter(|gpu| gpu.page_is_wrong()).map(|gpu| gpu.names[0]).collect();
+    let wrong: Vec<&str> =
+        GPUS.iter().filter(|gpu| gpu.page_is_wrong()).map(|gpu| gpu.names[0]).collect();
     assert_eq!((named, wrong), (9, vec!["rtxpro6000"]));
 }
 
 #[test]
 fn amd_partitions_are_not_mig() {
-    for (model, partitions) in [("mi300x", 8), ("mi325x", 8), ("mi350x", 8), ("mi300a", 6), ("mi250x", 0)] {
+    for (model, partitions) in
+        [("mi300x", 8), ("mi325x", 8), ("mi350x", 8), ("mi300a", 6), ("mi250x", 0)]
+    {
         let gpu = find(&GpuModel::from(model)).unwrap();
         assert_eq!((gpu.amd_partitions, gpu.mig_instances), (partitions, 0), "{model}");
         assert_eq!(gpu.link, Link::InfinityFabric);

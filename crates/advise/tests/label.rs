@@ -1,5 +1,5 @@
-//! The label on the whole space of facts: against what the guide's own program answers, and against an oracle of another
-//! structure.
+//! The label on the whole space of facts: against what the guide's own program answers, and against
+//! an oracle of another structure.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -31,16 +31,23 @@ fn guide_ruleset_is_the_guides_own_program() {
         // The first flag is the leftmost digit there and the lowest bit here.
         let bits = u32::from_str_radix(&bits.chars().rev().collect::<String>(), 2).unwrap();
         assert_eq!(letters.len(), NODES.len());
-        for (nodes, letter) in NODES.iter().zip(letters.split("").filter(|letter| !letter.is_empty())) {
+        for (nodes, letter) in
+            NODES.iter().zip(letters.split("").filter(|letter| !letter.is_empty()))
+        {
             let facts = flags(bits).with(Fact::Nodes, *nodes);
-            assert_eq!(parts(&label(&facts, &thresholds, Ruleset::Guide)), labels[letter], "{facts:?}");
+            assert_eq!(
+                parts(&label(&facts, &thresholds, Ruleset::Guide)),
+                labels[letter],
+                "{facts:?}"
+            );
             compared += 1;
         }
     }
     assert_eq!((compared, labels.len()), (256, 9));
 }
 
-/// Where the two rulesets differ: Ray on k3s, coupled across nodes. Bare metal is Slurm's, so it is in none of them.
+/// Where the two rulesets differ: Ray on k3s, coupled across nodes. Bare metal is Slurm's, so it is
+/// in none of them.
 #[test]
 fn rulesets_differ_on_these_twelve_of_256() {
     const TWELVE: [&str; 12] = [
@@ -59,8 +66,10 @@ fn rulesets_differ_on_these_twelve_of_256() {
     ];
     let thresholds = Thresholds::default();
     let differ = |facts: &Facts| {
-        let (guide, corrected) =
-            (label(facts, &thresholds, Ruleset::Guide), label(facts, &thresholds, Ruleset::Corrected));
+        let (guide, corrected) = (
+            label(facts, &thresholds, Ruleset::Guide),
+            label(facts, &thresholds, Ruleset::Corrected),
+        );
         if guide != corrected {
             assert_eq!(parts(&guide), ("ray", "KubeRay on k3s", None), "{facts:?}");
             let required = "Volcano/Kueue/KAI gang scheduler (REQUIRED) + KubeRay on k3s";
@@ -72,9 +81,13 @@ fn rulesets_differ_on_these_twelve_of_256() {
     assert_eq!(found, TWELVE.iter().map(|words| facts(words)).collect());
 }
 
-/// The same labels by another way: who owns which part of the space, from the last claim to the first, as one match; the
-/// rest follows from where the work lands.
-fn oracle(facts: &Facts, multi_node: u32, ruleset: Ruleset) -> (&'static str, String, Option<&'static str>) {
+/// The same labels by another way: who owns which part of the space, from the last claim to the
+/// first, as one match; the rest follows from where the work lands.
+fn oracle(
+    facts: &Facts,
+    multi_node: u32,
+    ruleset: Ruleset,
+) -> (&'static str, String, Option<&'static str>) {
     let is = |fact| facts.is(fact);
     let gang = facts.get(Fact::Nodes) >= multi_node && is(Fact::TightlyCoupled);
     let (primary, host) =
@@ -121,8 +134,8 @@ proptest! {
     }
 }
 
-/// The load-bearing invariant of the guide, on its own words: whatever is coupled across nodes and lands on a Kubernetes
-/// scheduler carries the gang scheduler; nothing else does.
+/// The load-bearing invariant of the guide, on its own words: whatever is coupled across nodes and
+/// lands on a Kubernetes scheduler carries the gang scheduler; nothing else does.
 #[test]
 fn the_load_bearing_invariant_holds() {
     for facts in (1..=20).flat_map(combinations) {

@@ -7,7 +7,8 @@ use muster_model::GpuModel;
 use muster_model::advice::{Fact, Facts, Page, Plane, Ruleset, SiteAdvice, SiteProfile};
 
 fn ask(facts: &[(Fact, u32)]) -> SiteAdvice {
-    let facts = facts.iter().fold(Facts::default(), |facts, (fact, value)| facts.with(*fact, *value));
+    let facts =
+        facts.iter().fold(Facts::default(), |facts, (fact, value)| facts.with(*fact, *value));
     advise_site(&SiteProfile { facts, ..SiteProfile::default() }, Ruleset::Corrected)
 }
 
@@ -21,7 +22,8 @@ const PLATFORM: [(Fact, u32); 5] = [
     (Fact::PlatformFte, 100),
 ];
 
-/// Kentino: "one part-time SRE can operate it"; comparison table, state / SPOF: slurmctld, slurmdbd.
+/// Kentino: "one part-time SRE can operate it"; comparison table, state / SPOF: slurmctld,
+/// slurmdbd.
 #[test]
 fn slurm_takes_a_part_time_sre() {
     let advice = ask(&LAB);
@@ -29,12 +31,14 @@ fn slurm_takes_a_part_time_sre() {
     assert_eq!(advice.operations.staff, "one part-time SRE");
     for part in ["slurmctld", "slurmdbd"] {
         assert!(
-            advice.operations.components.contains(&part) && advice.operations.breaks_first.contains(part)
+            advice.operations.components.contains(&part)
+                && advice.operations.breaks_first.contains(part)
         );
     }
 }
 
-/// Kentino: at minimum 20 components; 0.5 to 1.0 FTE for six months, 0.25 then; 5 to 10 times Slurm.
+/// Kentino: at minimum 20 components; 0.5 to 1.0 FTE for six months, 0.25 then; 5 to 10 times
+/// Slurm.
 #[test]
 fn kubernetes_takes_twenty_parts_and_a_team() {
     let more = [(Fact::Training, 1), (Fact::CoupledTraining, 1)];
@@ -75,15 +79,24 @@ fn without_a_scheduler_there_is_nothing_to_operate() {
     assert!(advice.operations.breaks_first.contains("agreement"));
 }
 
-/// Kentino, step 3: without a platform team Slurm keeps the services, so nobody is told to staff Kubernetes; with one, or
-/// with Kubernetes below, both stacks are listed.
+/// Kentino, step 3: without a platform team Slurm keeps the services, so nobody is told to staff
+/// Kubernetes; with one, or with Kubernetes below, both stacks are listed.
 #[test]
 fn a_split_lists_kubernetes_only_where_it_runs() {
-    let mixed =
-        [(Fact::Training, 1), (Fact::CoupledTraining, 1), (Fact::FleetBareMetal, 1), (Fact::HpcFluent, 1)];
+    let mixed = [
+        (Fact::Training, 1),
+        (Fact::CoupledTraining, 1),
+        (Fact::FleetBareMetal, 1),
+        (Fact::HpcFluent, 1),
+    ];
     let ask = |fte, more: &[(Fact, u32)]| {
-        let facts: Vec<_> =
-            PLATFORM.iter().chain(&mixed).chain(&[(Fact::PlatformFte, fte)]).chain(more).copied().collect();
+        let facts: Vec<_> = PLATFORM
+            .iter()
+            .chain(&mixed)
+            .chain(&[(Fact::PlatformFte, fte)])
+            .chain(more)
+            .copied()
+            .collect();
         ask(&facts)
     };
     let working = [(Fact::OperatesKubernetes, 1), (Fact::Works, 1)];
@@ -101,7 +114,12 @@ fn a_split_lists_kubernetes_only_where_it_runs() {
             "{split}: {:?}",
             operations.components
         );
-        assert_eq!(operations.staff.contains("Kubernetes"), kubernetes, "{split}: {}", operations.staff);
+        assert_eq!(
+            operations.staff.contains("Kubernetes"),
+            kubernetes,
+            "{split}: {}",
+            operations.staff
+        );
         assert!(operations.components.contains(&"slurmctld"), "{split}");
     }
 }
@@ -120,17 +138,21 @@ fn managed_leaves_the_workloads() {
     assert_eq!(staff(25), (false, false), "who has a team runs it, also where a provider might");
 }
 
-/// Nobody installs NVIDIA's parts for AMD's GPUs; where one model is not AMD's, or not known, NVIDIA's are named.
+/// Nobody installs NVIDIA's parts for AMD's GPUs; where one model is not AMD's, or not known,
+/// NVIDIA's are named.
 #[test]
 fn amd_has_parts_of_its_own() {
     let parts = |base: &[(Fact, u32)], models: &[&str]| {
-        let facts = base.iter().fold(Facts::default(), |facts, (fact, value)| facts.with(*fact, *value));
+        let facts =
+            base.iter().fold(Facts::default(), |facts, (fact, value)| facts.with(*fact, *value));
         let models = models.iter().map(|model| GpuModel::from(*model)).collect();
         let site = SiteProfile { facts, models, ..SiteProfile::default() };
         advise_site(&site, Ruleset::Corrected).operations.components
     };
     let nvidia = |parts: &[&str]| {
-        parts.iter().any(|part| ["NVIDIA", "DCGM", "MIG", "nvidia"].iter().any(|word| part.contains(word)))
+        parts
+            .iter()
+            .any(|part| ["NVIDIA", "DCGM", "MIG", "nvidia"].iter().any(|word| part.contains(word)))
     };
     let small = [(Fact::FleetGpus, 8), (Fact::Users, 4), (Fact::Talk, 1)];
     for base in [&LAB[..], &PLATFORM, &small, &[(Fact::FleetEdge, 1)]] {
@@ -191,7 +213,11 @@ fn every_answer_has_parts_people_and_a_weak_point() {
                 "a part stands twice: {:?}",
                 operations.components
             );
-            assert!(parts.len() >= 4 && !operations.staff.is_empty() && !operations.breaks_first.is_empty());
+            assert!(
+                parts.len() >= 4
+                    && !operations.staff.is_empty()
+                    && !operations.breaks_first.is_empty()
+            );
         }
     }
 }

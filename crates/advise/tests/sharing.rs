@@ -1,4 +1,5 @@
-//! Sharing of GPUs and notebooks on a site: never isolation where there is none, and always a limit.
+//! Sharing of GPUs and notebooks on a site: never isolation where there is none, and always a
+//! limit.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -9,7 +10,8 @@ use muster_model::advice::{Fact, Facts, FiredRule, Kind, Plane, Ruleset, SiteAdv
 use proptest::prelude::*;
 
 fn site(facts: &[(Fact, u32)], models: &[&str]) -> SiteProfile {
-    let facts = facts.iter().fold(Facts::default(), |facts, (fact, value)| facts.with(*fact, *value));
+    let facts =
+        facts.iter().fold(Facts::default(), |facts, (fact, value)| facts.with(*fact, *value));
     SiteProfile {
         facts,
         models: models.iter().map(|model| GpuModel::from(*model)).collect(),
@@ -44,12 +46,17 @@ fn with(base: &[(Fact, u32)], more: &[(Fact, u32)]) -> Vec<(Fact, u32)> {
     base.iter().chain(more).copied().collect()
 }
 
-/// Kentino, "MIG and GPU sharing": MIG isolates, MPS and time-slicing do not, each for what it is good for.
+/// Kentino, "MIG and GPU sharing": MIG isolates, MPS and time-slicing do not, each for what it is
+/// good for.
 #[test]
 fn the_three_modes_of_kentino() {
     let advice = ask(&site(&with(&LAB, &[(Fact::SharedGpus, 1)]), &["h100"]));
     let sentence = |id: &str| {
-        let rule = advice.sharing.iter().find(|rule| rule.id == id).unwrap_or_else(|| panic!("{id} fired"));
+        let rule = advice
+            .sharing
+            .iter()
+            .find(|rule| rule.id == id)
+            .unwrap_or_else(|| panic!("{id} fired"));
         rule.sentence.to_string()
     };
     assert!(sentence("sharing-mig").contains("memory and faults of their own"));
@@ -75,10 +82,15 @@ fn without_mig_nobody_designs_around_it() {
 /// The page says that RTX PRO 6000 has no MIG; NVIDIA's guide lists up to four instances.
 #[test]
 fn what_aged_stands_beside_what_the_page_says() {
-    let advice = ask(&site(&with(&LAB, &[(Fact::IsolatedSlices, 1)]), &["rtxpro6000", "rtxpro6000"]));
-    let about: Vec<&FiredRule> = advice.sharing.iter().filter(|rule| rule.id == "sharing-model").collect();
+    let advice =
+        ask(&site(&with(&LAB, &[(Fact::IsolatedSlices, 1)]), &["rtxpro6000", "rtxpro6000"]));
+    let about: Vec<&FiredRule> =
+        advice.sharing.iter().filter(|rule| rule.id == "sharing-model").collect();
     assert_eq!(about.len(), 1, "a model is named once");
-    assert!(about[0].sentence.contains("up to 4 MIG slices today") && about[0].sentence.contains("Kentino"));
+    assert!(
+        about[0].sentence.contains("up to 4 MIG slices today")
+            && about[0].sentence.contains("Kentino")
+    );
     assert!(ids(&advice.sharing).contains(&"sharing-mig"));
 }
 
@@ -87,7 +99,10 @@ fn an_unknown_model_and_none_are_said() {
     let asked = with(&LAB, &[(Fact::IsolatedSlices, 1)]);
     let unknown = ask(&site(&asked, &["h1000"]));
     assert!(
-        unknown.sharing.iter().any(|rule| rule.sentence.contains("h1000 is not a model that Muster knows"))
+        unknown
+            .sharing
+            .iter()
+            .any(|rule| rule.sentence.contains("h1000 is not a model that Muster knows"))
     );
     let none = ask(&site(&asked, &[]));
     assert!(none.sharing.iter().any(|rule| rule.sentence.contains("no GPU models are given")));
@@ -106,7 +121,8 @@ fn amd_is_not_told_of_nvidias_modes() {
     assert!(!ids(&advice.sharing).contains(&"sharing-mps"), "{:?}", ids(&advice.sharing));
 }
 
-/// Kentino, "Run:ai and Determined": from ten teams on, with a budget; below, Kueue and the GPU Operator do.
+/// Kentino, "Run:ai and Determined": from ten teams on, with a budget; below, Kueue and the GPU
+/// Operator do.
 #[test]
 fn fractions_need_a_budget_and_teams() {
     let shared = [(Fact::SharedGpus, 1), (Fact::StrictQuotas, 1), (Fact::ToolingBudget, 1)];
@@ -120,13 +136,19 @@ fn fractions_need_a_budget_and_teams() {
     assert!(!ids(&poor.sharing).contains(&"sharing-run-ai"));
 }
 
-/// Kentino, "the interactive notebook problem": a pattern per base plane, and a limit in every case.
+/// Kentino, "the interactive notebook problem": a pattern per base plane, and a limit in every
+/// case.
 #[test]
 fn notebooks_follow_the_base_plane() {
     let notebooks = [(Fact::Notebooks, 1)];
     for (base, more, plane, expected) in [
         (&LAB[..], &notebooks[..], Plane::Slurm, "notebook-salloc"),
-        (&PLATFORM[..], &[(Fact::Notebooks, 1), (Fact::Batch, 1)][..], Plane::Kubernetes, "notebook-hub"),
+        (
+            &PLATFORM[..],
+            &[(Fact::Notebooks, 1), (Fact::Batch, 1)][..],
+            Plane::Kubernetes,
+            "notebook-hub",
+        ),
         // Endpoints only: nothing queues, and nothing is said of a queue.
         (&PLATFORM[..], &notebooks[..], Plane::Kubernetes, "notebook-hub-without-queue"),
         (
@@ -148,25 +170,30 @@ fn notebooks_follow_the_base_plane() {
 }
 
 fn any_site() -> impl Strategy<Value = SiteProfile> {
-    let models: Vec<&'static str> =
-        GPUS.iter().map(|gpu| gpu.names[0]).chain(["virtual", "h1000", "a100-1g.5gb", "amd-1234"]).collect();
+    let models: Vec<&'static str> = GPUS
+        .iter()
+        .map(|gpu| gpu.names[0])
+        .chain(["virtual", "h1000", "a100-1g.5gb", "amd-1234"])
+        .collect();
     let value = |fact: &Fact| match fact.kind() {
         Kind::Flag => (0..=1u32).boxed(),
         Kind::Count { min, .. } => (min..min + 300).boxed(),
         Kind::Hundredths { .. } => (0..=200u32).boxed(),
     };
     let values: Vec<BoxedStrategy<u32>> = Fact::SITE.iter().map(value).collect();
-    (values, prop::collection::vec(prop::sample::select(models), 0..4)).prop_map(|(values, models)| {
-        let mut facts = Facts::default();
-        for (fact, value) in Fact::SITE.iter().zip(values) {
-            facts.set(*fact, value);
-        }
-        SiteProfile {
-            facts,
-            models: models.into_iter().map(GpuModel::from).collect(),
-            ..SiteProfile::default()
-        }
-    })
+    (values, prop::collection::vec(prop::sample::select(models), 0..4)).prop_map(
+        |(values, models)| {
+            let mut facts = Facts::default();
+            for (fact, value) in Fact::SITE.iter().zip(values) {
+                facts.set(*fact, value);
+            }
+            SiteProfile {
+                facts,
+                models: models.into_iter().map(GpuModel::from).collect(),
+                ..SiteProfile::default()
+            }
+        },
+    )
 }
 
 /// The words by which a sentence says that there is no isolation.
@@ -175,8 +202,8 @@ const DENIALS: [&str; 3] = ["no isolation", "nothing isolates", "without isolati
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// Whatever a site wrote of itself, MIG included: without a model that has it no sentence promises isolation, and who asked
-    /// for it is told so.
+    /// Whatever a site wrote of itself, MIG included: without a model that has it no sentence
+    /// promises isolation, and who asked for it is told so.
     #[test]
     fn no_isolation_is_promised_where_there_is_none(site in any_site()) {
         let advice = ask(&site);

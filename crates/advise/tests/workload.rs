@@ -1,5 +1,5 @@
-//! The pages' named cases, tables and charts as rows, each with its source; and every warning and dispute on a case that it
-//! concerns and on one that it does not.
+//! The pages' named cases, tables and charts as rows, each with its source; and every warning and
+//! dispute on a case that it concerns and on one that it does not.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -13,7 +13,8 @@ use muster_model::advice::{Advice, Fact, Facts, Layer, Plane, Ruleset, Threshold
 
 const GANG: &str = "Volcano/Kueue/KAI gang scheduler (REQUIRED) + ";
 
-/// Source, facts, and the label as `primary`, `primary addon` or `primary addon / hybrid`; `GANG` stands for the requirement.
+/// Source, facts, and the label as `primary`, `primary addon` or `primary addon / hybrid`; `GANG`
+/// stands for the requirement.
 fn check(rows: &[(&str, &str, &str)]) {
     for (source, words, expected) in rows {
         let label = asked(words).label;
@@ -35,10 +36,22 @@ fn the_guides_cases_and_edges() {
     check(&[
         ("guide, CASES 1", "8 coupled bare", "slurm topology.conf for rail-aware placement"),
         ("guide, CASES 2", "services tenants", "kubernetes GPU Operator"),
-        ("guide, CASES 3 and the note on it", "4 coupled tenants python", "ray GANG KubeRay on kubernetes"),
+        (
+            "guide, CASES 3 and the note on it",
+            "4 coupled tenants python",
+            "ray GANG KubeRay on kubernetes",
+        ),
         ("guide, CASES 4", "edge", "k3s GPU Operator"),
-        ("guide, edge 1: containerised training", "16 coupled tenants", "kubernetes GANG GPU Operator"),
-        ("guide, edge 1: Ray inherits the rule", "4 coupled python", "ray GANG KubeRay on kubernetes"),
+        (
+            "guide, edge 1: containerised training",
+            "16 coupled tenants",
+            "kubernetes GANG GPU Operator",
+        ),
+        (
+            "guide, edge 1: Ray inherits the rule",
+            "4 coupled python",
+            "ray GANG KubeRay on kubernetes",
+        ),
         ("guide, edge 2: one node", "1 coupled tenants", "kubernetes GPU Operator"),
         ("guide, edge 2: two nodes", "2 coupled tenants", "kubernetes GANG GPU Operator"),
         ("guide, edge 3: at the edge", "python edge", "ray KubeRay on k3s"),
@@ -49,7 +62,11 @@ fn the_guides_cases_and_edges() {
             "slurm topology.conf for rail-aware placement / split",
         ),
         ("guide, edge 4: services only", "services tenants", "kubernetes GPU Operator"),
-        ("guide, edge 4: no services", "8 coupled bare", "slurm topology.conf for rail-aware placement"),
+        (
+            "guide, edge 4: no services",
+            "8 coupled bare",
+            "slurm topology.conf for rail-aware placement",
+        ),
         ("guide, edge 6: a contradiction", "1 coupled bare edge", "k3s GPU Operator"),
     ]);
     // Edge 5: the same facts, the same bytes. Edge 7, the whole space, is in label.rs.
@@ -61,10 +78,22 @@ fn the_guides_cases_and_edges() {
 fn the_tables_and_charts_of_the_pages() {
     check(&[
         ("guide, matrix, row 1; overview, matrix: coupled, bare metal", "16 coupled bare", "slurm"),
-        ("guide, matrix, row 2; overview, matrix: platform and services", "tenants services", "kubernetes"),
-        ("guide, matrix, row 2: gang for batch", "8 tenants coupled", "kubernetes GANG GPU Operator"),
+        (
+            "guide, matrix, row 2; overview, matrix: platform and services",
+            "tenants services",
+            "kubernetes",
+        ),
+        (
+            "guide, matrix, row 2: gang for batch",
+            "8 tenants coupled",
+            "kubernetes GANG GPU Operator",
+        ),
         ("guide, matrix, row 3; overview, matrix: edge, small, CI", "edge", "k3s"),
-        ("guide, matrix, row 4; overview, matrix: RL and pipelines", "python", "ray KubeRay on kubernetes"),
+        (
+            "guide, matrix, row 4; overview, matrix: RL and pipelines",
+            "python",
+            "ray KubeRay on kubernetes",
+        ),
         ("guide, matrix, row 5; overview, matrix: inference at scale", "services", "kubernetes"),
         (
             "guide, matrix, row 6: both on one fleet",
@@ -86,7 +115,11 @@ fn the_tables_and_charts_of_the_pages() {
         ("overview, chart: containers, tenants, services", "services tenants", "kubernetes"),
         ("overview, chart: Python", "python tenants", "ray"),
         ("comparison, chart and rule of thumb: finite, coupled", "32 coupled bare", "slurm"),
-        ("comparison, chart and rule of thumb: indefinite, tenants", "services tenants", "kubernetes"),
+        (
+            "comparison, chart and rule of thumb: indefinite, tenants",
+            "services tenants",
+            "kubernetes",
+        ),
         (
             "comparison, chart: both",
             "32 coupled bare services",
@@ -105,18 +138,34 @@ fn the_tables_and_charts_of_the_pages() {
     ]);
 }
 
-/// Where a page says otherwise than the label, the answer says so. The other pages' rows that the guide does not follow.
+/// Where a page says otherwise than the label, the answer says so. The other pages' rows that the
+/// guide does not follow.
 #[test]
 fn what_the_label_does_not_follow_is_disputed() {
     for (source, words, page_says, dispute) in [
         ("Hyperstack, profile 2: HPC-style batch", "bare", "slurm", "batch-in-containers"),
         ("Kentino, decision tree, step 2: no services", "", "slurm", "batch-in-containers"),
-        ("Kentino, summary, row 8: a plane each", "4 coupled services", "slurm", "hybrid-without-slurm"),
+        (
+            "Kentino, summary, row 8: a plane each",
+            "4 coupled services",
+            "slurm",
+            "hybrid-without-slurm",
+        ),
         ("guide, chart: tenancy first", "python tenants", "kubernetes", "tenancy-before-python"),
         ("guide, chart: services first", "python services", "kubernetes", "services-before-python"),
-        ("guide, matrix, row 4: Python", "8 coupled bare python", "ray", "coupled-rl-on-bare-metal"),
+        (
+            "guide, matrix, row 4: Python",
+            "8 coupled bare python",
+            "ray",
+            "coupled-rl-on-bare-metal",
+        ),
         ("guide, matrix, row 3: small", "2 coupled bare edge", "k3s", "slurm-at-the-edge"),
-        ("guide, matrix, row 2: a platform", "services tenants edge", "kubernetes", "k3s-for-tenants"),
+        (
+            "guide, matrix, row 2: a platform",
+            "services tenants edge",
+            "kubernetes",
+            "k3s-for-tenants",
+        ),
         ("guide, matrix, row 4: Python on Slurm", "bare python", "slurm", "python-on-bare-metal"),
         ("Kentino, Ray: never at the top", "python", "kubernetes", "ray-as-label"),
     ] {
@@ -235,13 +284,21 @@ fn every_dispute_touches_what_it_concerns() {
 /// The most dangerous first: what the terminal shows of a long list.
 #[test]
 fn the_first_warnings_are_the_dangerous_ones() {
-    let first = |words| asked(words).warnings.iter().take(3).map(|warning| warning.id).collect::<Vec<_>>();
-    assert_eq!(first("4 coupled tenants python"), ["default-scheduler", "nccl-on-tcp", "ray-second-plane"]);
-    assert_eq!(first("8 coupled bare services"), ["contended-nodes", "nccl-on-tcp", "serving-on-slurm"]);
+    let first =
+        |words| asked(words).warnings.iter().take(3).map(|warning| warning.id).collect::<Vec<_>>();
+    assert_eq!(
+        first("4 coupled tenants python"),
+        ["default-scheduler", "nccl-on-tcp", "ray-second-plane"]
+    );
+    assert_eq!(
+        first("8 coupled bare services"),
+        ["contended-nodes", "nccl-on-tcp", "serving-on-slurm"]
+    );
     assert_eq!(first("16 edge"), ["k3s-envelope", "unpinned-versions", "silent-fact"]);
 }
 
-/// A site's own thresholds move what they are about, and are shown where an answer can depend on them.
+/// A site's own thresholds move what they are about, and are shown where an answer can depend on
+/// them.
 #[test]
 fn a_sites_thresholds_are_used_and_shown() {
     let ask = |threshold, stored, words| {
@@ -258,7 +315,8 @@ fn a_sites_thresholds_are_used_and_shown() {
     );
     let small = ask(Threshold::K3sNodes, 3, "3 edge");
     assert!(
-        warnings(&small).contains("k3s-envelope") && !warnings(&asked("3 edge")).contains("k3s-envelope")
+        warnings(&small).contains("k3s-envelope")
+            && !warnings(&asked("3 edge")).contains("k3s-envelope")
     );
     // Also a number that decides no label, and none that is only about sites.
     assert!(small.rules.iter().any(|rule| rule.id == "site-threshold"), "{:?}", small.rules);
@@ -289,14 +347,24 @@ const GANG_LAYER: &str = "gang scheduler (Volcano, KAI or the native gang API)";
 #[test]
 fn the_stack_is_that_of_the_guide() {
     let rows: [(&str, &str, &str, &[&str]); 12] = [
-        ("guide, stack: torchrun on Slurm", "8 coupled bare", "torchrun or MPI, started by srun", &["Slurm"]),
+        (
+            "guide, stack: torchrun on Slurm",
+            "8 coupled bare",
+            "torchrun or MPI, started by srun",
+            &["Slurm"],
+        ),
         (
             "guide, stack: torchrun behind a gang",
             "8 coupled",
             "torchrun or MPI",
             &[GANG_LAYER, "Kubernetes", "GPU Operator"],
         ),
-        ("guide, stack: services", "services", "services and inference", &["Kubernetes", "GPU Operator"]),
+        (
+            "guide, stack: services",
+            "services",
+            "services and inference",
+            &["Kubernetes", "GPU Operator"],
+        ),
         (
             "guide, stack: Ray through KubeRay",
             "4 coupled python",
@@ -384,12 +452,23 @@ fn every_stack_holds_together() {
                 assert_eq!(down(layers, layer.name).last(), Some(&NODE_STACK), "{facts:?}");
             }
             // The bottom carries all, and everything else but runtimes carries something.
-            let carried: BTreeSet<&str> = layers.iter().flat_map(|layer| layer.on.clone()).collect();
+            let carried: BTreeSet<&str> =
+                layers.iter().flat_map(|layer| layer.on.clone()).collect();
             let has = |name: &str| names.contains(&name);
-            for plane in
-                ["Slurm", "Kubernetes", "k3s", "Ray", "KubeRay", GANG_LAYER, "GPU Operator", NODE_STACK]
-            {
-                assert!(!has(plane) || carried.contains(plane), "{plane} carries nothing: {facts:?}");
+            for plane in [
+                "Slurm",
+                "Kubernetes",
+                "k3s",
+                "Ray",
+                "KubeRay",
+                GANG_LAYER,
+                "GPU Operator",
+                NODE_STACK,
+            ] {
+                assert!(
+                    !has(plane) || carried.contains(plane),
+                    "{plane} carries nothing: {facts:?}"
+                );
             }
             let primary = match advice.label.primary {
                 Plane::Slurm => "Slurm",
@@ -422,16 +501,22 @@ fn the_whole_answer_has_the_label_of_the_label_alone() {
             assert_eq!(advice, advise(&facts, &thresholds, ruleset), "answers differ between runs");
             // One rule chooses; what is required and split has its reason.
             let fired: Vec<&str> = advice.rules.iter().map(|rule| rule.id).collect();
-            let choosing = ["slurm-coupled", "ray-on-k3s", "ray-pipeline", "k3s-small", "kubernetes-rest"];
+            let choosing =
+                ["slurm-coupled", "ray-on-k3s", "ray-pipeline", "k3s-small", "kubernetes-rest"];
             assert_eq!(fired.iter().filter(|id| choosing.contains(id)).count(), 1, "{facts:?}");
             let required = fired.iter().any(|id| id.starts_with("gang-required"));
             assert_eq!(required, advice.label.addon.contains("REQUIRED"), "{facts:?}");
-            assert_eq!(fired.contains(&"hybrid-services"), advice.label.hybrid.is_some(), "{facts:?}");
+            assert_eq!(
+                fired.contains(&"hybrid-services"),
+                advice.label.hybrid.is_some(),
+                "{facts:?}"
+            );
         }
     }
 }
 
-/// The guide's ruleset leaves out a requirement, and says in the dispute and the warning what that means.
+/// The guide's ruleset leaves out a requirement, and says in the dispute and the warning what that
+/// means.
 #[test]
 fn the_guides_omission_is_shown_under_its_ruleset() {
     let facts: Facts = facts("2 coupled python edge");

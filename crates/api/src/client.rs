@@ -1,6 +1,6 @@
-//! The client of the API: HTTP/1.1 over a unix socket, one connection per request, or a responder of this process. It holds no
-//! state and makes no choices. Unless it is told to be patient it retries nothing: a caller that retries a submission sends the
-//! same key again.
+//! The client of the API: HTTP/1.1 over a unix socket, one connection per request, or a responder
+//! of this process. It holds no state and makes no choices. Unless it is told to be patient it
+//! retries nothing: a caller that retries a submission sends the same key again.
 
 mod wire;
 
@@ -24,9 +24,9 @@ use crate::responder::{Answer, Call, Responder, Stay};
 use crate::routes::{self, Method, RouteId};
 use crate::types::{
     ActionRequest, ActionResponse, BulkRequest, BulkResponse, Changes, DaemonInfo, DrainRequest,
-    DropReservationRequest, ErrorBody, Explained, JobDetail, JobList, NodeList, QueueList, QueuesRequest,
-    ReserveRequest, ResumeRequest, SavedRequest, ScaleRequest, SubmitRequest, SubmitResponse, Timeline,
-    UsageList, WindowList,
+    DropReservationRequest, ErrorBody, Explained, JobDetail, JobList, NodeList, QueueList,
+    QueuesRequest, ReserveRequest, ResumeRequest, SavedRequest, ScaleRequest, SubmitRequest,
+    SubmitResponse, Timeline, UsageList, WindowList,
 };
 
 /// What the `Upgrade` header of an attach request says.
@@ -108,7 +108,8 @@ impl Client {
         Self { server: Server::Socket { path: socket, patience: Duration::ZERO } }
     }
 
-    /// Of a daemon that may be restarting: what it did not take is sent again, and questions are asked again, for so long.
+    /// Of a daemon that may be restarting: what it did not take is sent again, and questions are
+    /// asked again, for so long.
     #[must_use]
     pub fn patient(socket: PathBuf, patience: Duration) -> Self {
         Self { server: Server::Socket { path: socket, patience } }
@@ -167,12 +168,18 @@ impl Client {
 
     /// One job in full; logs are those of the element at `index`.
     pub async fn job(&self, job: JobId, index: Option<u32>) -> Result<JobDetail, ClientError> {
-        self.read(RouteId::Job, Some(&job.to_string()), Some(to_value(&ElementQuery { index })?)).await
+        self.read(RouteId::Job, Some(&job.to_string()), Some(to_value(&ElementQuery { index })?))
+            .await
     }
 
     /// Why it waits.
     pub async fn explain(&self, job: JobId, index: Option<u32>) -> Result<Explained, ClientError> {
-        self.read(RouteId::Explain, Some(&job.to_string()), Some(to_value(&ElementQuery { index })?)).await
+        self.read(
+            RouteId::Explain,
+            Some(&job.to_string()),
+            Some(to_value(&ElementQuery { index })?),
+        )
+        .await
     }
 
     /// Cancels, holds, releases or requeues.
@@ -185,18 +192,27 @@ impl Client {
         self.call(action.route(), Some(&job.to_string()), None, Some(to_value(&request)?)).await
     }
 
-    /// Cancels, holds, releases or requeues many jobs; what is refused for one is done for the others.
+    /// Cancels, holds, releases or requeues many jobs; what is refused for one is done for the
+    /// others.
     pub async fn act_on_many(&self, request: &BulkRequest) -> Result<BulkResponse, ClientError> {
         self.call(RouteId::Bulk, None, None, Some(to_value(request)?)).await
     }
 
     /// Says that the progress of a running task is saved; answered once that is noted on disk.
-    pub async fn saved(&self, job: JobId, request: &SavedRequest) -> Result<ActionResponse, ClientError> {
+    pub async fn saved(
+        &self,
+        job: JobId,
+        request: &SavedRequest,
+    ) -> Result<ActionResponse, ClientError> {
         self.call(RouteId::Saved, Some(&job.to_string()), None, Some(to_value(request)?)).await
     }
 
     /// Waits until the revision differs from `after`, or `timeout_secs` have passed.
-    pub async fn changes(&self, after: Option<u64>, timeout_secs: u64) -> Result<Changes, ClientError> {
+    pub async fn changes(
+        &self,
+        after: Option<u64>,
+        timeout_secs: u64,
+    ) -> Result<Changes, ClientError> {
         let query = ChangesQuery { after, timeout_secs: Some(timeout_secs) };
         self.read(RouteId::Changes, None, Some(to_value(&query)?)).await
     }
@@ -207,7 +223,11 @@ impl Client {
     }
 
     /// Changes how many replicas a service has.
-    pub async fn scale(&self, job: JobId, request: &ScaleRequest) -> Result<ActionResponse, ClientError> {
+    pub async fn scale(
+        &self,
+        job: JobId,
+        request: &ScaleRequest,
+    ) -> Result<ActionResponse, ClientError> {
         self.call(RouteId::Scale, Some(&job.to_string()), None, Some(to_value(request)?)).await
     }
 
@@ -227,12 +247,20 @@ impl Client {
     }
 
     /// Takes a node, or some of its GPUs, out of service for new work.
-    pub async fn drain(&self, node: &str, request: &DrainRequest) -> Result<ActionResponse, ClientError> {
+    pub async fn drain(
+        &self,
+        node: &str,
+        request: &DrainRequest,
+    ) -> Result<ActionResponse, ClientError> {
         self.call(RouteId::Drain, Some(node), None, Some(to_value(request)?)).await
     }
 
     /// Takes a node, or some of its GPUs, back.
-    pub async fn resume(&self, node: &str, request: &ResumeRequest) -> Result<ActionResponse, ClientError> {
+    pub async fn resume(
+        &self,
+        node: &str,
+        request: &ResumeRequest,
+    ) -> Result<ActionResponse, ClientError> {
         self.call(RouteId::Resume, Some(node), None, Some(to_value(request)?)).await
     }
 
@@ -242,7 +270,11 @@ impl Client {
     }
 
     /// Sets nodes or GPUs aside.
-    pub async fn reserve(&self, name: &str, request: &ReserveRequest) -> Result<ActionResponse, ClientError> {
+    pub async fn reserve(
+        &self,
+        name: &str,
+        request: &ReserveRequest,
+    ) -> Result<ActionResponse, ClientError> {
         self.call(RouteId::Reserve, Some(name), None, Some(to_value(request)?)).await
     }
 
@@ -278,8 +310,15 @@ impl Client {
     }
 
     /// Opens a terminal session beside a task; the stream speaks the backend's session protocol.
-    pub async fn attach(&self, job: JobId, query: AttachQuery) -> Result<AttachStream, ClientError> {
-        match self.exchange(RouteId::Attach, Some(&job.to_string()), Some(to_value(&query)?), None).await? {
+    pub async fn attach(
+        &self,
+        job: JobId,
+        query: AttachQuery,
+    ) -> Result<AttachStream, ClientError> {
+        match self
+            .exchange(RouteId::Attach, Some(&job.to_string()), Some(to_value(&query)?), None)
+            .await?
+        {
             Response::Http(response) => {
                 let upgraded = hyper::upgrade::on(response).await.map_err(wire::hyper_error)?;
                 Ok(TokioIo::new(upgraded))
@@ -288,20 +327,27 @@ impl Client {
         }
     }
 
-    /// What a terminal beside a task is, where no daemon keeps sessions: words that run the program that is appended to them on the caller's
-    /// own terminal. `None` before a daemon.
-    pub async fn terminal(&self, job: JobId, query: AttachQuery) -> Result<Option<Vec<String>>, ClientError> {
+    /// What a terminal beside a task is, where no daemon keeps sessions: words that run the program
+    /// that is appended to them on the caller's own terminal. `None` before a daemon.
+    pub async fn terminal(
+        &self,
+        job: JobId,
+        query: AttachQuery,
+    ) -> Result<Option<Vec<String>>, ClientError> {
         if self.socket().is_some() {
             return Ok(None);
         }
-        match self.exchange(RouteId::Attach, Some(&job.to_string()), Some(to_value(&query)?), None).await? {
+        match self
+            .exchange(RouteId::Attach, Some(&job.to_string()), Some(to_value(&query)?), None)
+            .await?
+        {
             Response::Here(Answer::Terminal(words)) => Ok(Some(words)),
             _ => Err(unexpected("no terminal")),
         }
     }
 
-    /// Command lines that together run a program once on every node of a running job; before a daemon, whose jobs run on this machine,
-    /// the program itself.
+    /// Command lines that together run a program once on every node of a running job; before a
+    /// daemon, whose jobs run on this machine, the program itself.
     pub async fn on_each_node(
         &self,
         job: JobId,

@@ -1,5 +1,5 @@
-//! The wire: versioned request and response types, the route table, the OpenAPI document made from both, and a
-//! client. Views come from `model`. Nothing here knows the engine.
+//! The wire: versioned request and response types, the route table, the OpenAPI document made from
+//! both, and a client. Views come from `model`. Nothing here knows the engine.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
@@ -13,5 +13,6 @@ pub mod types;
 pub use client::{Action, Client, ClientError};
 pub use responder::{Answer, Call, Responder, Stay};
 
-/// Largest request body that is read, in bytes: a spec of the largest size with its environment fits.
+/// Largest request body that is read, in bytes: a spec of the largest size with its environment
+/// fits.
 pub const MAX_BODY_BYTES: usize = 2 << 20;

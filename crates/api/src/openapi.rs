@@ -1,5 +1,5 @@
-//! The OpenAPI 3.1 document, made from the route table and the types' schemas. Deterministic: the same binary
-//! always writes the same bytes, so the committed copy can be compared in CI.
+//! The OpenAPI 3.1 document, made from the route table and the types' schemas. Deterministic: the
+//! same binary always writes the same bytes, so the committed copy can be compared in CI.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,18 @@ const DEFINITIONS: &str = "/components/schemas";
 /// The whole document.
 #[must_use]
 pub fn document() -> Value {
-    let settings =
-        SchemaSettings::draft2020_12().with(|settings| settings.definitions_path = DEFINITIONS.into());
+    let settings = SchemaSettings::draft2020_12()
+        .with(|settings| settings.definitions_path = DEFINITIONS.into());
     let mut generator = settings.into_generator();
 
     let error = generator.subschema_for::<ErrorBody>().to_value();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for route in ROUTES {
         let operation = operation(route, &error, &mut generator);
-        paths.entry(route.path).or_default().insert(route.method.as_str().to_lowercase(), operation);
+        paths
+            .entry(route.path)
+            .or_default()
+            .insert(route.method.as_str().to_lowercase(), operation);
     }
     for schema in EXTRA_SCHEMAS {
         schema(&mut generator);
@@ -47,7 +50,8 @@ pub fn document() -> Value {
 /// The document as pretty-printed text, ending in a newline.
 #[must_use]
 pub fn text() -> String {
-    let mut text = serde_json::to_string_pretty(&document()).expect("a JSON value always serialises");
+    let mut text =
+        serde_json::to_string_pretty(&document()).expect("a JSON value always serialises");
     text.push('\n');
     text
 }
@@ -108,12 +112,14 @@ fn path_parameters(path: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Every property of the query type is an optional parameter. Query types hold plain values only, so their
-/// schemas are written in place.
+/// Every property of the query type is an optional parameter. Query types hold plain values only,
+/// so their schemas are written in place.
 fn query_parameters(query: SchemaOf) -> Vec<Value> {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let schema = query(&mut settings.into_generator());
-    let properties = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    let properties =
+        schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
     properties
         .into_iter()
         .map(|(name, mut schema)| {
@@ -163,7 +169,10 @@ mod tests {
                     if let Some(Value::String(target)) = fields.get("$ref") {
                         references += 1;
                         let pointer = target.strip_prefix('#').unwrap();
-                        assert!(document.pointer(pointer).is_some(), "{target} resolves to nothing");
+                        assert!(
+                            document.pointer(pointer).is_some(),
+                            "{target} resolves to nothing"
+                        );
                     }
                     stack.extend(fields.values());
                 }
@@ -171,16 +180,22 @@ mod tests {
                 _ => {}
             }
         }
-        assert!(references > 50, "the document refers to its schemas, found {references} references");
+        assert!(
+            references > 50,
+            "the document refers to its schemas, found {references} references"
+        );
         assert_eq!(text(), text());
     }
 
     #[test]
     fn query_and_path_parameters_are_listed() {
         let document = document();
-        let parameters =
-            document["paths"]["/v1/jobs/{id}/logs"]["get"]["parameters"].as_array().unwrap().clone();
-        let names: Vec<_> = parameters.iter().map(|parameter| parameter["name"].as_str().unwrap()).collect();
+        let parameters = document["paths"]["/v1/jobs/{id}/logs"]["get"]["parameters"]
+            .as_array()
+            .unwrap()
+            .clone();
+        let names: Vec<_> =
+            parameters.iter().map(|parameter| parameter["name"].as_str().unwrap()).collect();
         for name in ["id", "index", "rank", "attempt", "follow", "tail", "offset"] {
             assert!(names.contains(&name), "{name} is missing from {names:?}");
         }

@@ -1,6 +1,6 @@
-//! Query strings of API version 1, as types. The OpenAPI document takes its parameters from their schemas, the
-//! daemon parses into them, and the client writes from them: one definition. Fields may be added, never renamed
-//! or removed.
+//! Query strings of API version 1, as types. The OpenAPI document takes its parameters from their
+//! schemas, the daemon parses into them, and the client writes from them: one definition. Fields
+//! may be added, never renamed or removed.
 
 use muster_model::unit::Time;
 use schemars::JsonSchema;
@@ -31,8 +31,8 @@ pub struct JobFilter {
     /// With this name; `*` stands for any characters, `?` for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// At most this many rows: active jobs before waiting ones, and those before the newest that have ended. The answer then says
-    /// how many match.
+    /// At most this many rows: active jobs before waiting ones, and those before the newest that
+    /// have ended. The answer then says how many match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<u32>,
 }
@@ -45,11 +45,12 @@ impl JobFilter {
     }
 }
 
-/// Returns whether a name matches a pattern in which `*` stands for any characters and `?` for one. Linear in the product of both
-/// lengths, whatever the pattern.
+/// Returns whether a name matches a pattern in which `*` stands for any characters and `?` for one.
+/// Linear in the product of both lengths, whatever the pattern.
 #[must_use]
 pub fn matches_pattern(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut from) = (0, 0);
     // The last `*`, and how much of the name it stands for so far.
     let mut star: Option<(usize, usize)> = None;
@@ -123,7 +124,8 @@ pub struct AttachQuery {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TimelineQuery {
-    /// Bars that reach past this instant; absent: the last hour. At most 20000 bars, newest first to be kept.
+    /// Bars that reach past this instant; absent: the last hour. At most 20000 bars, newest first
+    /// to be kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 }

@@ -1,5 +1,5 @@
-//! The one table of routes. The daemon's router, the OpenAPI document and the client are made from it, so none of
-//! them can know a path that the others do not.
+//! The one table of routes. The daemon's router, the OpenAPI document and the client are made from
+//! it, so none of them can know a path that the others do not.
 
 use muster_model::SiteSnapshot;
 use muster_model::view::JobView;
@@ -11,11 +11,12 @@ use crate::query::{
 use crate::types::{
     ActionRequest, ActionResponse, BulkRequest, BulkResponse, Changes, DaemonInfo, DrainRequest,
     DropReservationRequest, Explained, JobDetail, JobList, NodeList, QueueList, QueuesRequest,
-    ReserveRequest, ResumeRequest, SavedRequest, ScaleRequest, SubmitRequest, SubmitResponse, Timeline,
-    UsageList, WindowList,
+    ReserveRequest, ResumeRequest, SavedRequest, ScaleRequest, SubmitRequest, SubmitResponse,
+    Timeline, UsageList, WindowList,
 };
 
-/// What a route does; the daemon matches on it exhaustively, so a route without a handler does not compile.
+/// What a route does; the daemon matches on it exhaustively, so a route without a handler does not
+/// compile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RouteId {
     /// Who answers.
@@ -163,7 +164,8 @@ macro_rules! query {
     };
 }
 
-/// Refusals of a route that only reads: not a request, not a user, the store does not answer, a defect.
+/// Refusals of a route that only reads: not a request, not a user, the store does not answer, a
+/// defect.
 const READ: &[u16] = &[400, 403, 500, 503];
 /// And names something.
 const READ_ONE: &[u16] = &[400, 403, 404, 500, 503];
@@ -175,7 +177,16 @@ const ACT: &[u16] = &[400, 403, 404, 409, 413, 415, 422, 500, 503];
 const TEXT: &[u16] = &[400, 403, 409, 413, 415, 422, 500, 503];
 
 const fn get(id: RouteId, path: &'static str, summary: &'static str, response: Body) -> Route {
-    Route { id, method: Method::Get, path, summary, query: None, request: Body::None, response, errors: READ }
+    Route {
+        id,
+        method: Method::Get,
+        path,
+        summary,
+        query: None,
+        request: Body::None,
+        response,
+        errors: READ,
+    }
 }
 
 const fn act(id: RouteId, path: &'static str, summary: &'static str) -> Route {
@@ -193,7 +204,12 @@ const fn act(id: RouteId, path: &'static str, summary: &'static str) -> Route {
 
 /// Every route of API version 1.
 pub const ROUTES: &[Route] = &[
-    get(RouteId::Daemon, "/v1/daemon", "Who answers, in what mode, with what warnings.", json!(DaemonInfo)),
+    get(
+        RouteId::Daemon,
+        "/v1/daemon",
+        "Who answers, in what mode, with what warnings.",
+        json!(DaemonInfo),
+    ),
     Route {
         request: Body::None,
         errors: READ,
@@ -213,7 +229,10 @@ pub const ROUTES: &[Route] = &[
         response: json!(SubmitResponse),
         errors: TEXT,
     },
-    Route { query: query!(JobFilter), ..get(RouteId::Jobs, "/v1/jobs", "List jobs.", json!(JobList)) },
+    Route {
+        query: query!(JobFilter),
+        ..get(RouteId::Jobs, "/v1/jobs", "List jobs.", json!(JobList))
+    },
     Route {
         query: query!(ElementQuery),
         errors: READ_ONE,
@@ -237,9 +256,17 @@ pub const ROUTES: &[Route] = &[
         request: json!(BulkRequest),
         response: json!(BulkResponse),
         errors: TEXT,
-        ..act(RouteId::Bulk, "/v1/actions", "Cancel, hold, release or requeue many jobs, each on its own.")
+        ..act(
+            RouteId::Bulk,
+            "/v1/actions",
+            "Cancel, hold, release or requeue many jobs, each on its own.",
+        )
     },
-    act(RouteId::Checkpoint, "/v1/jobs/{id}/checkpoint", "Ask what runs of it to save its progress now."),
+    act(
+        RouteId::Checkpoint,
+        "/v1/jobs/{id}/checkpoint",
+        "Ask what runs of it to save its progress now.",
+    ),
     Route {
         request: json!(SavedRequest),
         ..act(
@@ -283,7 +310,11 @@ pub const ROUTES: &[Route] = &[
     get(RouteId::Nodes, "/v1/nodes", "List nodes and their devices.", json!(NodeList)),
     Route {
         request: json!(DrainRequest),
-        ..act(RouteId::Drain, "/v1/nodes/{name}/drain", "Take no new work on a node, or on some of its GPUs.")
+        ..act(
+            RouteId::Drain,
+            "/v1/nodes/{name}/drain",
+            "Take no new work on a node, or on some of its GPUs.",
+        )
     },
     Route {
         request: json!(ResumeRequest),
@@ -332,7 +363,12 @@ pub const ROUTES: &[Route] = &[
         query: query!(ChangesQuery),
         ..get(RouteId::Changes, "/v1/changes", "Wait until something has changed.", json!(Changes))
     },
-    get(RouteId::OpenApi, "/v1/openapi.json", "This API as an OpenAPI 3.1 document.", Body::AnyJson),
+    get(
+        RouteId::OpenApi,
+        "/v1/openapi.json",
+        "This API as an OpenAPI 3.1 document.",
+        Body::AnyJson,
+    ),
 ];
 
 /// The route of an id.

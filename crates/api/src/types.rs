@@ -38,14 +38,15 @@ pub struct DaemonInfo {
 /// Submits the documents of a spec.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SubmitRequest {
-    /// Idempotency key: the same key from the same user is the same submission, however often it is sent.
+    /// Idempotency key: the same key from the same user is the same submission, however often it is
+    /// sent.
     pub key: String,
     /// YAML text, one or more documents.
     pub source: String,
     /// What to call the text in diagnostics.
     pub file: Option<String>,
-    /// Fields given on the command line, as one more document (JSON object, spec field names) that overrides
-    /// every document of `source`.
+    /// Fields given on the command line, as one more document (JSON object, spec field names) that
+    /// overrides every document of `source`.
     #[serde(default)]
     pub overrides: serde_json::Map<String, serde_json::Value>,
     /// The submitter's environment.
@@ -85,7 +86,8 @@ pub struct Submitted {
     pub explanation: Option<muster_model::view::Explanation>,
     /// Dry run only: the checked job as the engine would hold it.
     pub resolved: Option<serde_json::Value>,
-    /// Dry run only: what would be handed on to a queue that decides by itself, such as a script for sbatch.
+    /// Dry run only: what would be handed on to a queue that decides by itself, such as a script
+    /// for sbatch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<String>,
 }
@@ -115,7 +117,8 @@ pub struct JobDetail {
     pub commands: Option<BTreeMap<String, String>>,
     /// Working directory; `None` to others than its owner and admins.
     pub workdir: Option<String>,
-    /// Files that its user named for its output, as absolute patterns; absent where Muster keeps the output, and to others.
+    /// Files that its user named for its output, as absolute patterns; absent where Muster keeps
+    /// the output, and to others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<OutputFiles>,
     /// Log file per rank of the current or last attempt of the shown element; empty to others.
@@ -159,7 +162,9 @@ pub enum BulkAction {
 }
 
 /// A job or one element of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(deny_unknown_fields)]
 pub struct BulkTarget {
     /// Its number.
@@ -278,8 +283,9 @@ pub struct Changes {
 /// Body of every answer that is not 2xx.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorBody {
-    /// Stable word: `invalid_request` (not a request of this API), `invalid_spec`, `not_found`, `forbidden`, `conflict`,
-    /// `refused`, `busy` (too many connections of this user), `store_unavailable`, `internal`.
+    /// Stable word: `invalid_request` (not a request of this API), `invalid_spec`, `not_found`,
+    /// `forbidden`, `conflict`, `refused`, `busy` (too many connections of this user),
+    /// `store_unavailable`, `internal`.
     pub code: String,
     /// One lowercase fragment.
     pub message: String,
@@ -290,14 +296,16 @@ pub struct ErrorBody {
 }
 
 impl ErrorBody {
-    /// The refusal of a body larger than [`crate::MAX_BODY_BYTES`]: of the daemon, and of a client that does not send
-    /// what it knows will be refused.
+    /// The refusal of a body larger than [`crate::MAX_BODY_BYTES`]: of the daemon, and of a client
+    /// that does not send what it knows will be refused.
     #[must_use]
     pub fn too_large() -> Self {
         Self {
             code: "invalid_request".to_owned(),
             message: format!("the body is larger than {} MiB", crate::MAX_BODY_BYTES >> 20),
-            hints: vec!["submit fewer jobs at a time, and keep data in files that the job reads".to_owned()],
+            hints: vec![
+                "submit fewer jobs at a time, and keep data in files that the job reads".to_owned(),
+            ],
             diagnostics: Vec::new(),
         }
     }
@@ -354,8 +362,8 @@ pub struct DrainRequest {
     /// Why, for people.
     #[serde(default)]
     pub reason: String,
-    /// Only these GPUs: indices (`3`), ranges (`0-3`) or UUIDs, also that of a GPU that MIG slices were cut from. Empty
-    /// is the node as a whole.
+    /// Only these GPUs: indices (`3`), ranges (`0-3`) or UUIDs, also that of a GPU that MIG slices
+    /// were cut from. Empty is the node as a whole.
     #[serde(default)]
     pub gpus: Vec<String>,
     /// From this instant on; until then, what ends in time still starts there.
@@ -401,7 +409,8 @@ pub struct ReserveRequest {
     /// Whose jobs may name it.
     #[serde(default)]
     pub users: Vec<String>,
-    /// Queues whose jobs may name it, those of queues below them included; a job of either is enough.
+    /// Queues whose jobs may name it, those of queues below them included; a job of either is
+    /// enough.
     #[serde(default)]
     pub queues: Vec<String>,
     /// When it begins.
@@ -421,7 +430,8 @@ pub struct ReserveRequest {
     /// The same by time: it does not begin again at or after this instant.
     #[serde(default)]
     pub until: Option<Time>,
-    /// What of others is still there when it begins is stopped and queued again; without it, that stands against it.
+    /// What of others is still there when it begins is stopped and queued again; without it, that
+    /// stands against it.
     #[serde(default)]
     pub stop: bool,
     /// What for.

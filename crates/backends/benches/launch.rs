@@ -1,5 +1,6 @@
-//! How fast the local backend alone takes one-task gangs of `true` from Prepare to a recorded exit, and how long one
-//! takes from Prepare to its start. Prints figures; `cargo bench -p muster-backends --bench launch`.
+//! How fast the local backend alone takes one-task gangs of `true` from Prepare to a recorded exit,
+//! and how long one takes from Prepare to its start. Prints figures; `cargo bench -p
+//! muster-backends --bench launch`.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap ends the benchmark")]
 
 use std::collections::BTreeMap;
@@ -10,7 +11,8 @@ use muster_backends::local::{LocalBackend, LocalConfig, TaskLimits};
 use muster_model::launch::{GangOrder, TaskOrder};
 use muster_model::payload::{Command as Program, Identity};
 use muster_model::{
-    Attempt, AttemptId, Bytes, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId, Observation, Rank, Span,
+    Attempt, AttemptId, Bytes, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId, Observation, Rank,
+    Span,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -68,7 +70,10 @@ async fn main() {
         epochs: Default::default(),
         state_dir: temp.path().join("state"),
         runtime_dir: temp.path().join("run"),
-        supervisor: vec![env!("CARGO_BIN_EXE_muster-supervise-for-tests").into(), "__supervise".into()],
+        supervisor: vec![
+            env!("CARGO_BIN_EXE_muster-supervise-for-tests").into(),
+            "__supervise".into(),
+        ],
         virtual_gpus: None,
         node_name: "here".into(),
         system: false,

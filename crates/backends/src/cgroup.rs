@@ -1,8 +1,10 @@
-//! Control groups of a task: where they can be made, limits in them, and a kill that nothing escapes.
+//! Control groups of a task: where they can be made, limits in them, and a kill that nothing
+//! escapes.
 //!
-//! Works with v2, with v1, and with the mixed layout (v1 controllers beside a v2 tree without any): whichever
-//! hierarchy offers a function is used for it, and none is needed. Paths are decided by the daemon and recorded in
-//! the order, so that whoever sweeps later finds them even if the supervisor died while making them.
+//! Works with v2, with v1, and with the mixed layout (v1 controllers beside a v2 tree without any):
+//! whichever hierarchy offers a function is used for it, and none is needed. Paths are decided by
+//! the daemon and recorded in the order, so that whoever sweeps later finds them even if the
+//! supervisor died while making them.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,8 +20,8 @@ use crate::process;
 /// Length of a CPU accounting period in microseconds: the kernel's default.
 const CPU_PERIOD_US: u64 = 100_000;
 
-/// Leaf that a daemon moves itself into, because in v2 a group with controllers for its children may hold no
-/// process of its own. A unit with `DelegateSubgroup=` of this name starts there.
+/// Leaf that a daemon moves itself into, because in v2 a group with controllers for its children
+/// may hold no process of its own. A unit with `DelegateSubgroup=` of this name starts there.
 const DAEMON_LEAF: &str = "muster-daemon";
 
 /// Top-level group of a daemon that runs as root.
@@ -113,7 +115,8 @@ impl Hierarchies {
         Self::default()
     }
 
-    /// Finds the directories in which this process may make groups and move a child into them, by trying.
+    /// Finds the directories in which this process may make groups and move a child into them, by
+    /// trying.
     #[must_use]
     pub fn detect(instance: &str) -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -126,8 +129,13 @@ impl Hierarchies {
             found.unified_controllers = enable_controllers(&base);
             found.unified = Some(base);
         }
-        let dirs =
-            [&mut found.unified, &mut found.memory, &mut found.cpu, &mut found.freezer, &mut found.pids];
+        let dirs = [
+            &mut found.unified,
+            &mut found.memory,
+            &mut found.cpu,
+            &mut found.freezer,
+            &mut found.pids,
+        ];
         let works = try_each(&dirs.each_ref().map(|dir| (**dir).clone()), instance);
         for (dir, works) in dirs.into_iter().zip(works) {
             if !works {
@@ -186,7 +194,8 @@ impl Hierarchies {
         self.unified.is_some() || self.freezer.is_some()
     }
 
-    /// The groups of a task with this name: one to kill by, and one per limit that is asked for and possible.
+    /// The groups of a task with this name: one to kill by, and one per limit that is asked for and
+    /// possible.
     #[must_use]
     pub fn plan(&self, name: &str, limits: Limits) -> CgroupPlan {
         let Limits { cpus, memory, processes } = limits;
@@ -207,7 +216,11 @@ impl Hierarchies {
             settings.push(Setting::new("memory.oom.group", 1, false));
         }
         if limit_cpu && cpu_v2 {
-            settings.push(Setting::new("cpu.max", format_args!("{quota_us} {CPU_PERIOD_US}"), true));
+            settings.push(Setting::new(
+                "cpu.max",
+                format_args!("{quota_us} {CPU_PERIOD_US}"),
+                true,
+            ));
         }
         if limit_pids && pids_v2 {
             settings.push(Setting::new("pids.max", processes, true));
@@ -236,8 +249,8 @@ impl Hierarchies {
         CgroupPlan { dirs }
     }
 
-    /// Removes empty groups of this instance that nobody needs (left by a crash). Groups with processes in them
-    /// cannot be removed and stay.
+    /// Removes empty groups of this instance that nobody needs (left by a crash). Groups with
+    /// processes in them cannot be removed and stay.
     pub fn tidy(&self, instance: &str, needed: &BTreeSet<String>) {
         let prefix = name_prefix(instance);
         let bases = [&self.unified, &self.memory, &self.cpu, &self.freezer, &self.pids];
@@ -266,7 +279,8 @@ pub fn own_memory_limit() -> Option<Bytes> {
     texts.filter_map(|text| text.trim().parse().ok().map(Bytes)).min()
 }
 
-/// Returns the membership file of the group that this process is in, in whichever hierarchy has one that it may write.
+/// Returns the membership file of the group that this process is in, in whichever hierarchy has one
+/// that it may write.
 #[must_use]
 pub fn own_group() -> Option<PathBuf> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -275,7 +289,8 @@ pub fn own_group() -> Option<PathBuf> {
     let mut files = dirs.into_iter().flatten().map(|dir| dir.join("cgroup.procs"));
     let id = std::process::id().to_string();
     files.find(|file| {
-        // In a container the path may be another namespace's: only a group that this process is in does not move it.
+        // In a container the path may be another namespace's: only a group that this process is in
+        // does not move it.
         let members = std::fs::read_to_string(file).unwrap_or_default();
         members.lines().any(|line| line == id)
             && rustix::fs::access(file, rustix::fs::Access::WRITE_OK).is_ok()
@@ -345,11 +360,14 @@ impl CgroupPlan {
             return true;
         }
         let (freeze, frozen, thawed) = match dir.kind {
-            Kind::Unified if std::fs::write(dir.path.join("cgroup.kill"), "1").is_ok() => return false,
+            Kind::Unified if std::fs::write(dir.path.join("cgroup.kill"), "1").is_ok() => {
+                return false;
+            }
             Kind::Unified => ("cgroup.freeze", "1", "0"),
             _ => ("freezer.state", "FROZEN", "THAWED"),
         };
-        // Frozen, nothing can fork between reading the list and the last signal; a kill takes effect on thaw.
+        // Frozen, nothing can fork between reading the list and the last signal; a kill takes
+        // effect on thaw.
         let _ = std::fs::write(dir.path.join(freeze), frozen);
         for pid in self.processes() {
             process::signal(pid, Signal::KILL);
@@ -358,7 +376,8 @@ impl CgroupPlan {
         false
     }
 
-    /// Kills everything in the group until it is empty. False when something does not die in `patience`.
+    /// Kills everything in the group until it is empty. False when something does not die in
+    /// `patience`.
     #[must_use]
     pub fn kill_all(&self, patience: Duration) -> bool {
         process::until_empty(patience, || self.kill_round())
@@ -405,7 +424,8 @@ impl CgroupPlan {
 }
 
 /// Directories that are this process's own place in each hierarchy, from `/proc/self/mountinfo` and
-/// `/proc/self/cgroup`. Groups are made below it, so limits set on the daemon itself hold for its tasks too.
+/// `/proc/self/cgroup`. Groups are made below it, so limits set on the daemon itself hold for its
+/// tasks too.
 fn candidates(mountinfo: &str, own: &str) -> Hierarchies {
     let mut found = Hierarchies::default();
     for line in mountinfo.lines() {
@@ -428,8 +448,9 @@ fn candidates(mountinfo: &str, own: &str) -> Hierarchies {
         match *kind {
             "cgroup2" => {
                 found.unified_mount.get_or_insert_with(|| PathBuf::from(*point));
-                found.unified =
-                    found.unified.or_else(|| place(&|id, controllers| id == "0" && controllers.is_empty()));
+                found.unified = found
+                    .unified
+                    .or_else(|| place(&|id, controllers| id == "0" && controllers.is_empty()));
             }
             "cgroup" => {
                 for (name, slot) in [
@@ -449,19 +470,24 @@ fn candidates(mountinfo: &str, own: &str) -> Hierarchies {
     found
 }
 
-/// Where in v2 the groups of tasks are made, for a daemon whose own group is `own`: beside the leaf that it was
-/// started in, where its unit says so; as root at the top, as container engines do, because a service manager cannot
-/// restart a daemon whose own group has controllers for children that still run; else below its own group.
+/// Where in v2 the groups of tasks are made, for a daemon whose own group is `own`: beside the leaf
+/// that it was started in, where its unit says so; as root at the top, as container engines do,
+/// because a service manager cannot restart a daemon whose own group has controllers for children
+/// that still run; else below its own group.
 fn unified_base(own: &Path, mount: Option<&Path>, is_root: bool) -> PathBuf {
     match (own.parent(), mount) {
-        (Some(parent), _) if own.file_name().is_some_and(|name| name == DAEMON_LEAF) => parent.to_owned(),
-        (_, Some(mount)) if is_root && own.components().ne(mount.components()) => mount.join(ROOT_GROUP),
+        (Some(parent), _) if own.file_name().is_some_and(|name| name == DAEMON_LEAF) => {
+            parent.to_owned()
+        }
+        (_, Some(mount)) if is_root && own.components().ne(mount.components()) => {
+            mount.join(ROOT_GROUP)
+        }
         _ => own.to_owned(),
     }
 }
 
-/// The directory of group `path` where a hierarchy's `root` is mounted at `point`. In a container the path may
-/// be another namespace's: then the mount point is the nearest known place.
+/// The directory of group `path` where a hierarchy's `root` is mounted at `point`. In a container
+/// the path may be another namespace's: then the mount point is the nearest known place.
 fn below(point: &str, root: &str, path: &str) -> PathBuf {
     let relative = match path.strip_prefix(root.trim_end_matches('/')) {
         Some(rest) if !rest.contains("..") => rest.trim_start_matches('/'),
@@ -471,12 +497,16 @@ fn below(point: &str, root: &str, path: &str) -> PathBuf {
     if dir.is_dir() || !Path::new(point).is_dir() { dir } else { PathBuf::from(point) }
 }
 
-/// Enables the memory, CPU and process controllers for the children of a v2 group; returns those that are enabled.
+/// Enables the memory, CPU and process controllers for the children of a v2 group; returns those
+/// that are enabled.
 fn enable_controllers(base: &Path) -> BTreeSet<String> {
     let wanted = ["memory", "cpu", "pids"];
     let list = |file: &str| -> BTreeSet<String> {
         let text = std::fs::read_to_string(base.join(file)).unwrap_or_default();
-        text.split_ascii_whitespace().filter(|name| wanted.contains(name)).map(str::to_owned).collect()
+        text.split_ascii_whitespace()
+            .filter(|name| wanted.contains(name))
+            .map(str::to_owned)
+            .collect()
     };
     let missing: Vec<String> = list("cgroup.controllers")
         .difference(&list("cgroup.subtree_control"))
@@ -516,7 +546,9 @@ fn try_each(dirs: &[Option<PathBuf>], instance: &str) -> Vec<bool> {
     };
     let works = probes.iter().map(|probe| probe.as_deref().is_some_and(joined)).collect();
     for probe in probes.into_iter().flatten() {
-        let _ = process::until_empty(Duration::from_millis(200), || std::fs::remove_dir(&probe).is_ok());
+        let _ = process::until_empty(Duration::from_millis(200), || {
+            std::fs::remove_dir(&probe).is_ok()
+        });
     }
     works
 }

@@ -1,8 +1,9 @@
 //! What every backend must do, as one suite that runs against any of them.
 //!
-//! A [`Subject`] says how to make the backend, bring it back after a restart, and let time pass. The suite
-//! panics at the first thing that is not as [`crate::driver`] promises, as a test does; it is here and not under
-//! `tests` so that every backend, in whatever crate, can be put through it.
+//! A [`Subject`] says how to make the backend, bring it back after a restart, and let time pass.
+//! The suite panics at the first thing that is not as [`crate::driver`] promises, as a test does;
+//! it is here and not under `tests` so that every backend, in whatever crate, can be put through
+//! it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,8 +14,8 @@ use muster_model::job::{AfterCheckpoint, CheckpointBy};
 use muster_model::launch::{GangOrder, TaskOrder};
 use muster_model::payload::{Command as Program, Identity};
 use muster_model::{
-    Attempt, AttemptId, Bytes, Checkpoint, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId, NodeName,
-    Observation, Rank, Span, StopCause, TaskCheckpoint, TaskExit,
+    Attempt, AttemptId, Bytes, Checkpoint, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId,
+    NodeName, Observation, Rank, Span, StopCause, TaskCheckpoint, TaskExit,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -37,7 +38,8 @@ pub enum Does {
     Signal(i32),
     /// Runs until it is stopped.
     Forever,
-    /// Says that its progress is saved, as `step-1`, once by itself and whenever it is asked; runs until it is stopped.
+    /// Says that its progress is saved, as `step-1`, once by itself and whenever it is asked; runs
+    /// until it is stopped.
     Save,
     /// Cannot be prepared.
     Refuse,
@@ -45,8 +47,8 @@ pub enum Does {
 
 /// A backend to be tried.
 pub trait Subject {
-    /// The backend over the same machines as before; the first call starts with nothing. A backend returned
-    /// earlier was dropped.
+    /// The backend over the same machines as before; the first call starts with nothing. A backend
+    /// returned earlier was dropped.
     fn boot(&mut self) -> (Arc<dyn Backend>, UnboundedReceiver<Report>);
 
     /// A program that does this.
@@ -164,8 +166,11 @@ impl<'a> Bench<'a> {
 
     fn adopt(&self, tasks: &[(AttemptId, u32)]) {
         let node = NodeName::from("any");
-        let expected =
-            tasks.iter().map(|(id, rank)| Expected { id: *id, rank: Rank(*rank), node: node.clone() });
+        let expected = tasks.iter().map(|(id, rank)| Expected {
+            id: *id,
+            rank: Rank(*rank),
+            node: node.clone(),
+        });
         self.backend.adopt(expected.collect());
     }
 
@@ -227,7 +232,8 @@ impl<'a> Bench<'a> {
         self.until_said(id, tasks.len() as u32, &Observation::Started).await;
     }
 
-    /// Another gang goes through its whole life: whatever an earlier command would have caused had its chance.
+    /// Another gang goes through its whole life: whatever an earlier command would have caused had
+    /// its chance.
     async fn sentinel(&mut self) {
         self.sentinels += 1;
         let id = id(1_000 + self.sentinels, 1);
@@ -274,7 +280,10 @@ async fn one_refusal_leaves_the_rest_to_be_dropped(bench: &mut Bench<'_>, job: u
         })
         .await;
     let end = bench.end(id, 1);
-    assert!(matches!(end, Some(Observation::Refused { .. } | Observation::Impossible { .. })), "{end:?}");
+    assert!(
+        matches!(end, Some(Observation::Refused { .. } | Observation::Impossible { .. })),
+        "{end:?}"
+    );
     bench.execute(Command::Stop(id, StopCause::GangFailed));
     bench.until_over(id, 3).await;
     for rank in [0, 2] {
@@ -426,7 +435,9 @@ async fn a_checkpoint_is_one_however_often_it_is_told(bench: &mut Bench<'_>, job
     for _ in 0..3 {
         bench.execute(Command::Checkpoint(id, 1));
     }
-    bench.until("an answer", |bench| bench.checkpoint(id, 0).is_some_and(|last| last.answers == 1)).await;
+    bench
+        .until("an answer", |bench| bench.checkpoint(id, 0).is_some_and(|last| last.answers == 1))
+        .await;
     let answer = bench.checkpoint(id, 0).expect("just seen").clone();
     assert_eq!((answer.count, &*answer.label), (2, "step-1"));
     bench.stop(id);

@@ -1,4 +1,5 @@
-//! The contract between the daemon and a backend. Pure data in both directions; nothing here does I/O.
+//! The contract between the daemon and a backend. Pure data in both directions; nothing here does
+//! I/O.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,9 +8,9 @@ use muster_model::launch::GangOrder;
 use muster_model::{AttemptId, Bytes, NodeName, NodeSpec, Rank, StopCause, TaskReport, Time};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Where a backend sends what it sees. Unbounded by design: every live task sends at most four reports on its stages,
-/// and on checkpoints one per second at most, so the queue is bounded by what the cluster holds; and a backend must never
-/// block on the daemon.
+/// Where a backend sends what it sees. Unbounded by design: every live task sends at most four
+/// reports on its stages, and on checkpoints one per second at most, so the queue is bounded by
+/// what the cluster holds; and a backend must never block on the daemon.
 pub type Reports = UnboundedSender<Report>;
 
 /// Something a backend saw.
@@ -26,16 +27,17 @@ pub enum Report {
     },
 }
 
-/// What the daemon asks of a backend. Repeating a command changes nothing; a command about an attempt older
-/// than one already seen for the same element is refused silently.
+/// What the daemon asks of a backend. Repeating a command changes nothing; a command about an
+/// attempt older than one already seen for the same element is refused silently.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// Make every task ready and run none; answered per task by `Prepared` or `Refused`.
     Prepare(Arc<GangOrder>),
     /// Run the user's processes of a prepared attempt; answered per task by `Started`.
     Go(AttemptId),
-    /// Ask every task of the attempt to save its progress, by the signal of its order; answered, if the job does, by
-    /// `Checkpointed`. The number tells requests apart: one that a task has seen, or an older one, changes nothing.
+    /// Ask every task of the attempt to save its progress, by the signal of its order; answered, if
+    /// the job does, by `Checkpointed`. The number tells requests apart: one that a task has seen,
+    /// or an older one, changes nothing.
     Checkpoint(AttemptId, u32),
     /// End every task of the attempt; answered per task by `Exited` (or `Lost`).
     Stop(AttemptId, StopCause),
@@ -80,8 +82,8 @@ pub struct Capabilities {
     pub log_limit: Bytes,
     /// What ends everything that a task started: `cgroup v2`, `cgroup v1`, `environment tag`.
     pub kill_by: String,
-    /// Whether a task is prevented from opening other GPUs, and by what; `None` when it is a convention
-    /// (visible-devices variables).
+    /// Whether a task is prevented from opening other GPUs, and by what; `None` when it is a
+    /// convention (visible-devices variables).
     pub devices_enforced_by: Option<String>,
 }
 
@@ -96,21 +98,25 @@ pub trait Backend: Send + Sync {
     /// Carries out a command.
     fn execute(&self, command: Command);
 
-    /// After a restart of the daemon, before [`Backend::adopt`]: returns what is recorded of those expected tasks that have
-    /// ended, in the order in which it happened to each. Blocks for as long as reading that takes.
+    /// After a restart of the daemon, before [`Backend::adopt`]: returns what is recorded of those
+    /// expected tasks that have ended, in the order in which it happened to each. Blocks for as
+    /// long as reading that takes.
     fn past(&self, expected: &[Expected]) -> Vec<PastReport>;
 
-    /// After a restart of the daemon: reports the present stage of every expected task (`Lost` where nothing is
-    /// known), and ends tasks of attempts that are not expected.
+    /// After a restart of the daemon: reports the present stage of every expected task (`Lost`
+    /// where nothing is known), and ends tasks of attempts that are not expected.
     fn adopt(&self, expected: Vec<Expected>);
 
-    /// File that holds a task's output (stdout and stderr, interleaved as written). It may not exist yet.
+    /// File that holds a task's output (stdout and stderr, interleaved as written). It may not
+    /// exist yet.
     fn log_path(&self, id: AttemptId, rank: Rank) -> PathBuf;
 
-    /// Deletes what an attempt of so many tasks left on disk, its output and the marks that kept it from running twice. For
-    /// attempts that are over, forgotten and never asked about again. Blocks for as long as that takes.
+    /// Deletes what an attempt of so many tasks left on disk, its output and the marks that kept it
+    /// from running twice. For attempts that are over, forgotten and never asked about again.
+    /// Blocks for as long as that takes.
     fn discard(&self, id: AttemptId, tasks: u32);
 
-    /// Socket on which the task's supervisor takes terminal sessions and words for the task; `None` when the backend has none.
+    /// Socket on which the task's supervisor takes terminal sessions and words for the task; `None`
+    /// when the backend has none.
     fn task_socket(&self, id: AttemptId, rank: Rank) -> Option<PathBuf>;
 }

@@ -1,13 +1,14 @@
 //! Pure codec: the environment of one task, from its gang's order and the leased rendezvous ports.
 //!
-//! No I/O and no reading of this process's own environment. What each variable means is documented at
-//! [`task_env`], which is also where to change it.
+//! No I/O and no reading of this process's own environment. What each variable means is documented
+//! at [`task_env`], which is also where to change it.
 
 use std::collections::BTreeMap;
 
 use muster_model::launch::{GangOrder, TaskOrder};
 
-/// Marks every process of one task, so that what a task started can be found where there is no cgroup.
+/// Marks every process of one task, so that what a task started can be found where there is no
+/// cgroup.
 pub const TAG_VARIABLE: &str = "MUSTER_ATTEMPT_TAG";
 
 /// Names the pipe to which a task writes when its progress is saved.
@@ -19,8 +20,8 @@ const REPLICA_VARIABLE: &str = "MUSTER_REPLICA";
 /// Where a replica of a service is to listen: the name that programs made for platforms look for.
 const PORT_VARIABLE: &str = "PORT";
 
-/// Variables that only Muster sets. They are dropped from the submitter's environment first, so that a job
-/// submitted from inside another job does not inherit that job's place.
+/// Variables that only Muster sets. They are dropped from the submitter's environment first, so
+/// that a job submitted from inside another job does not inherit that job's place.
 const OWNED: [&str; 32] = [
     "MASTER_ADDR",
     "MASTER_PORT",
@@ -81,8 +82,11 @@ pub fn groups(order: &GangOrder) -> Vec<&str> {
 #[must_use]
 pub fn place_in_group(order: &GangOrder, task: &TaskOrder) -> (usize, usize) {
     let group = groups(order).iter().position(|name| *name == task.group.as_ref()).unwrap_or(0);
-    let within =
-        order.tasks.iter().filter(|other| other.group == task.group && other.rank < task.rank).count();
+    let within = order
+        .tasks
+        .iter()
+        .filter(|other| other.group == task.group && other.rank < task.rank)
+        .count();
     (group, within)
 }
 
@@ -104,14 +108,16 @@ pub fn place_in_group(order: &GangOrder, task: &TaskOrder) -> (usize, usize) {
 /// | `MUSTER_GPU_SHARE` | thousandths held of each visible device; absent without a device |
 /// | `MUSTER_REPLICA`, `PORT` | of a service: which replica, and where its rank 0 is to listen |
 ///
-/// So `torchrun train.py` needs no argument with `nodes: 2, gpus: 8` (two agents of eight workers), and with
-/// `tasks: 5, gpus-per-task: 1` (five agents of one worker); `python train.py` reads `RANK` in the latter.
+/// So `torchrun train.py` needs no argument with `nodes: 2, gpus: 8` (two agents of eight workers),
+/// and with `tasks: 5, gpus-per-task: 1` (five agents of one worker); `python train.py` reads
+/// `RANK` in the latter.
 ///
-/// Visible devices: exactly the task's. NVIDIA devices go by UUID in `CUDA_` and `NVIDIA_VISIBLE_DEVICES`; AMD
-/// devices by UUID in `ROCR_VISIBLE_DEVICES`, with `CUDA_VISIBLE_DEVICES` counting what ROCr leaves visible, since
-/// HIP applies it on top; virtual devices by index in all three. A task without a GPU gets an empty `CUDA_` and
-/// `ROCR_VISIBLE_DEVICES` (no device, for both runtimes) and `NVIDIA_VISIBLE_DEVICES=void` (the container
-/// toolkit's word for "as if there were no GPU").
+/// Visible devices: exactly the task's. NVIDIA devices go by UUID in `CUDA_` and
+/// `NVIDIA_VISIBLE_DEVICES`; AMD devices by UUID in `ROCR_VISIBLE_DEVICES`, with
+/// `CUDA_VISIBLE_DEVICES` counting what ROCr leaves visible, since HIP applies it on top; virtual
+/// devices by index in all three. A task without a GPU gets an empty `CUDA_` and
+/// `ROCR_VISIBLE_DEVICES` (no device, for both runtimes) and `NVIDIA_VISIBLE_DEVICES=void` (the
+/// container toolkit's word for "as if there were no GPU").
 #[must_use]
 pub fn task_env(
     order: &GangOrder,
@@ -148,7 +154,10 @@ pub fn task_env(
         set("PET_RDZV_BACKEND", "static".to_owned());
         set("PET_RDZV_ENDPOINT", format!("{}:{port}", meet.address));
         let element = order.id.element;
-        set("PET_RDZV_ID", format!("{}-{}-{}-{}", element.job, element.index, order.id.attempt, task.group));
+        set(
+            "PET_RDZV_ID",
+            format!("{}-{}-{}-{}", element.job, element.index, order.id.attempt, task.group),
+        );
     }
 
     // 3. Who it is.
@@ -196,10 +205,12 @@ impl Visible {
         if task.devices.is_empty() {
             Self { cuda: String::new(), nvidia: "void".to_owned(), rocr: String::new() }
         } else if task.virtual_devices {
-            let indices = task.devices.iter().map(|index| index.to_string()).collect::<Vec<_>>().join(",");
+            let indices =
+                task.devices.iter().map(|index| index.to_string()).collect::<Vec<_>>().join(",");
             Self { cuda: indices.clone(), nvidia: indices.clone(), rocr: indices }
         } else if task.device_names.iter().all(|name| is_amd_uuid(name)) {
-            let positions = (0..task.device_names.len()).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+            let positions =
+                (0..task.device_names.len()).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
             Self { cuda: positions, nvidia: "void".to_owned(), rocr: names }
         } else {
             Self { cuda: names.clone(), nvidia: names, rocr: String::new() }
@@ -214,10 +225,11 @@ pub fn nvidia_uuids(task: &TaskOrder) -> Vec<String> {
     names.map(ToString::to_string).collect()
 }
 
-/// True for the names that [`crate::gpu`] gives to AMD devices: `GPU-` and 16 hex digits, as ROCr takes them.
-/// NVIDIA's UUIDs have dashes.
+/// True for the names that [`crate::gpu`] gives to AMD devices: `GPU-` and 16 hex digits, as ROCr
+/// takes them. NVIDIA's UUIDs have dashes.
 fn is_amd_uuid(name: &str) -> bool {
-    name.strip_prefix("GPU-").is_some_and(|hex| hex.len() == 16 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
+    name.strip_prefix("GPU-")
+        .is_some_and(|hex| hex.len() == 16 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Epochs: the identity of a state's lineage. A new one begins whenever numbers could be given again: with a new
-//! database, with a restored one, and when the task directories were lost.
+//! Epochs: the identity of a state's lineage. A new one begins whenever numbers could be given
+//! again: with a new database, with a restored one, and when the task directories were lost.
 //!
-//! Task directories, sockets, control groups, environment tags and orders carry the epoch of their job. A task of a
-//! state that was lost therefore never shares a path with a task of the state that replaced it, even while it runs.
+//! Task directories, sockets, control groups, environment tags and orders carry the epoch of their
+//! job. A task of a state that was lost therefore never shares a path with a task of the state that
+//! replaced it, even while it runs.
 
 use std::fmt;
 
@@ -44,8 +45,8 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// The epochs of one state, oldest first. Each job number belongs to one of them; numbers from before the first
-/// epoch, given by versions that had none, belong to no epoch.
+/// The epochs of one state, oldest first. Each job number belongs to one of them; numbers from
+/// before the first epoch, given by versions that had none, belong to no epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epochs(Vec<Beginning>);
@@ -61,7 +62,11 @@ impl Epochs {
     /// The epoch of a job.
     #[must_use]
     pub fn of(&self, job: JobId) -> Option<&Epoch> {
-        self.0.iter().rev().find(|beginning| beginning.from <= job.0).map(|beginning| &beginning.epoch)
+        self.0
+            .iter()
+            .rev()
+            .find(|beginning| beginning.from <= job.0)
+            .map(|beginning| &beginning.epoch)
     }
 
     /// The newest epoch.

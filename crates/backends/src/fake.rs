@@ -1,8 +1,9 @@
-//! A backend without processes: tasks follow a script in virtual steps, one step standing for one second.
+//! A backend without processes: tasks follow a script in virtual steps, one step standing for one
+//! second.
 //!
-//! [`FakeWorld`] is the machine and outlives [`FakeBackend`], the daemon's half, so that restarts can be tried. It
-//! keeps the contract of [`crate::driver`] (see [`crate::conform`]); its knobs only choose among what a real machine
-//! may do.
+//! [`FakeWorld`] is the machine and outlives [`FakeBackend`], the daemon's half, so that restarts
+//! can be tried. It keeps the contract of [`crate::driver`] (see [`crate::conform`]); its knobs
+//! only choose among what a real machine may do.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use muster_model::launch::{GangOrder, TaskOrder};
 use muster_model::payload::Command as Program;
 use muster_model::{
-    Attempt, AttemptId, ElementId, Foreign, NodeName, NodeSpec, Observation, Rank, TaskCheckpoint, TaskExit,
-    TaskReport, Time,
+    Attempt, AttemptId, ElementId, Foreign, NodeName, NodeSpec, Observation, Rank, TaskCheckpoint,
+    TaskExit, TaskReport, Time,
 };
 
 use crate::driver::{Backend, Capabilities, Command, Expected, PastReport, Report, Reports};
@@ -33,7 +34,8 @@ pub struct Script {
     pub end: End,
     /// Steps from Stop to its end.
     pub stop_steps: u64,
-    /// What it calls the checkpoints that it acknowledges: one as soon as it runs, and one whenever it is asked.
+    /// What it calls the checkpoints that it acknowledges: one as soon as it runs, and one whenever
+    /// it is asked.
     pub saves: Option<String>,
 }
 
@@ -62,8 +64,9 @@ impl Default for Script {
 }
 
 impl Script {
-    /// Reads a script off the task's command: `exit N`, `signal N`, `oom`, `lose`, `refuse`, `run` (for ever),
-    /// `sleep N`, `save LABEL` (and run for ever), `true`, `false`; everything else succeeds at once.
+    /// Reads a script off the task's command: `exit N`, `signal N`, `oom`, `lose`, `refuse`, `run`
+    /// (for ever), `sleep N`, `save LABEL` (and run for ever), `true`, `false`; everything else
+    /// succeeds at once.
     #[must_use]
     pub fn by_command(_: &GangOrder, task: &TaskOrder) -> Self {
         let words: Vec<&str> = match &task.command {
@@ -76,13 +79,17 @@ impl Script {
             ["exit", code] => exit(TaskExit::Code { code: number(code) }),
             ["signal", signal] => exit(TaskExit::Signal { signal: number(signal) }),
             ["oom"] => exit(TaskExit::OutOfMemory),
-            ["lose"] => Self { end: End::Lost("its supervisor was killed".to_owned()), ..Self::default() },
+            ["lose"] => {
+                Self { end: End::Lost("its supervisor was killed".to_owned()), ..Self::default() }
+            }
             ["refuse"] => Self { refuse: Some("scripted to refuse".to_owned()), ..Self::default() },
             ["run"] => Self { run_steps: None, ..Self::default() },
             ["sleep", steps] => {
                 Self { run_steps: Some(number(steps).unsigned_abs().into()), ..Self::default() }
             }
-            ["save", label] => Self { run_steps: None, saves: Some((*label).to_owned()), ..Self::default() },
+            ["save", label] => {
+                Self { run_steps: None, saves: Some((*label).to_owned()), ..Self::default() }
+            }
             ["false"] => exit(TaskExit::Code { code: 1 }),
             _ => Self::default(),
         }
@@ -144,7 +151,8 @@ enum Stage {
 }
 
 impl FakeWorld {
-    /// Machines that follow [`Script::by_command`]. Logs go to `log_dir`, one line per task that starts.
+    /// Machines that follow [`Script::by_command`]. Logs go to `log_dir`, one line per task that
+    /// starts.
     #[must_use]
     pub fn new(nodes: Vec<NodeSpec>, log_dir: PathBuf) -> Self {
         let world = World { nodes, log_dir, ..World::default() };
@@ -206,7 +214,11 @@ impl FakeWorld {
 
     /// A task's supervisor is killed, now.
     pub fn lose(&self, id: AttemptId, rank: Rank) {
-        self.world().over(id, rank, Observation::Lost { reason: "its supervisor was killed".into() });
+        self.world().over(
+            id,
+            rank,
+            Observation::Lost { reason: "its supervisor was killed".into() },
+        );
     }
 
     /// Somebody else's processes are seen.
@@ -229,7 +241,8 @@ impl World {
     fn advance(&mut self, steps: u64) {
         self.step += steps;
         let due = |task: &Task| task.due.is_some_and(|due| due <= self.step);
-        let keys: Vec<_> = self.tasks.iter().filter(|(_, task)| due(task)).map(|(key, _)| *key).collect();
+        let keys: Vec<_> =
+            self.tasks.iter().filter(|(_, task)| due(task)).map(|(key, _)| *key).collect();
         for (id, rank) in keys {
             self.happen(id, rank);
         }
@@ -265,7 +278,9 @@ impl World {
             Stage::Running => {
                 let ran = step - task.started_at;
                 let what = match task.limit_steps {
-                    Some(limit) if ran >= limit && task.script.run_steps.is_none_or(|run| run > limit) => {
+                    Some(limit)
+                        if ran >= limit && task.script.run_steps.is_none_or(|run| run > limit) =>
+                    {
                         Observation::Exited(TaskExit::TimedOut)
                     }
                     _ => match task.script.end.clone() {
@@ -474,9 +489,11 @@ impl Backend for FakeBackend {
         for Expected { id, rank, .. } in &expected {
             match world.tasks.contains_key(&(*id, *rank)) {
                 true => world.repeat(*id, *rank),
-                false => {
-                    world.report(*id, *rank, Observation::Lost { reason: "nothing is known of it".into() })
-                }
+                false => world.report(
+                    *id,
+                    *rank,
+                    Observation::Lost { reason: "nothing is known of it".into() },
+                ),
             }
         }
         let is_wanted = |id, rank| expected.iter().any(|task| (task.id, task.rank) == (id, rank));

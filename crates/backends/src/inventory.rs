@@ -1,5 +1,6 @@
-//! What there is, from what others print of it: Slurm's and Kubernetes' lists of nodes, recognised by content. Pure: text in,
-//! declared nodes out, each with notes for people. It never says what is in use.
+//! What there is, from what others print of it: Slurm's and Kubernetes' lists of nodes, recognised
+//! by content. Pure: text in, declared nodes out, each with notes for people. It never says what is
+//! in use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,9 +89,13 @@ impl InventoryError {
             Self::Empty | Self::NotJson(_) | Self::Unrecognised(_) => Some(
                 "`sinfo -N --json`, `scontrol show nodes --json` and `kubectl get nodes -o json` print what is read here",
             ),
-            Self::NoNodes { why, .. } if why.is_empty() => Some("ask as somebody who may see the nodes"),
+            Self::NoNodes { why, .. } if why.is_empty() => {
+                Some("ask as somebody who may see the nodes")
+            }
             Self::NoNodes { .. } | Self::Row { .. } => None,
-            Self::Levels(_) => Some("name levels from the widest: --level block=LABEL --level leaf=LABEL"),
+            Self::Levels(_) => {
+                Some("name levels from the widest: --level block=LABEL --level leaf=LABEL")
+            }
         }
     }
 }
@@ -115,7 +120,9 @@ pub fn read(text: &str, options: &Options) -> Result<Inventory, InventoryError> 
     inventory.nodes.sort_by_cached_key(|listed| natural(listed.node.name.as_str()));
     let twice = inventory.nodes.windows(2).find(|pair| pair[0].node.name == pair[1].node.name);
     match twice {
-        Some(pair) => Err(row(format!("node `{}`", pair[0].node.name), "it is listed twice".to_owned())),
+        Some(pair) => {
+            Err(row(format!("node `{}`", pair[0].node.name), "it is listed twice".to_owned()))
+        }
         None => Ok(inventory),
     }
 }
@@ -130,7 +137,9 @@ pub(crate) fn check_levels(levels: &[(Arc<str>, String)]) -> Result<(), Inventor
     }
     for (index, (level, _)) in levels.iter().enumerate() {
         if !is_word(level, MAX_WORD) {
-            return wrong(format!("{level:?} is not the name of a level: letters, digits, `.`, `_` and `-`"));
+            return wrong(format!(
+                "{level:?} is not the name of a level: letters, digits, `.`, `_` and `-`"
+            ));
         }
         if **level == *"node" {
             return wrong("`node` is always the last level; leave it out".to_owned());
@@ -142,8 +151,9 @@ pub(crate) fn check_levels(levels: &[(Arc<str>, String)]) -> Result<(), Inventor
     Ok(())
 }
 
-/// A node with found devices as a cluster file can hold it: by model, whole GPUs before slices, then the most numerous
-/// first. Of one model all are of one size there; what that leaves out is noted.
+/// A node with found devices as a cluster file can hold it: by model, whole GPUs before slices,
+/// then the most numerous first. Of one model all are of one size there; what that leaves out is
+/// noted.
 #[must_use]
 pub fn declared(mut node: NodeSpec, mut notes: Vec<String>) -> Listed {
     let mut kinds: Vec<(GpuModel, Bytes, bool, usize)> = Vec::new();
@@ -162,7 +172,8 @@ pub fn declared(mut node: NodeSpec, mut notes: Vec<String>) -> Listed {
     for (model, memory, is_slice, count) in kinds {
         let slices = if is_slice { " MIG slices" } else { "" };
         if node.devices.iter().any(|device| device.model == model) {
-            let size = if memory.0 > 0 { format!(" of {memory}") } else { " of unknown size".to_owned() };
+            let size =
+                if memory.0 > 0 { format!(" of {memory}") } else { " of unknown size".to_owned() };
             notes.push(format!(
                 "left out, since an entry holds one size of a model: {count} {model}{slices}{size}"
             ));
@@ -177,7 +188,12 @@ pub fn declared(mut node: NodeSpec, mut notes: Vec<String>) -> Listed {
 }
 
 /// Declared devices.
-pub(crate) fn devices(model: &GpuModel, memory: Bytes, count: usize, is_slice: bool) -> Vec<Device> {
+pub(crate) fn devices(
+    model: &GpuModel,
+    memory: Bytes,
+    count: usize,
+    is_slice: bool,
+) -> Vec<Device> {
     let device = Device {
         model: model.clone(),
         memory,
@@ -188,14 +204,21 @@ pub(crate) fn devices(model: &GpuModel, memory: Bytes, count: usize, is_slice: b
     vec![device; count]
 }
 
-/// What is wrong with a node as far as a cluster file goes; such words are found here, where the row is known.
+/// What is wrong with a node as far as a cluster file goes; such words are found here, where the
+/// row is known.
 pub(crate) fn check(node: &NodeSpec) -> Result<(), String> {
     let name = node.name.as_str();
     if !is_word(name, MAX_NAME) {
-        return Err(format!("{name:?} is not the name of a node: letters, digits, `.`, `_` and `-`"));
+        return Err(format!(
+            "{name:?} is not the name of a node: letters, digits, `.`, `_` and `-`"
+        ));
     }
     if node.devices.len() > DeviceSet::MAX_DEVICES {
-        return Err(format!("{} GPUs; a node has at most {}", node.devices.len(), DeviceSet::MAX_DEVICES));
+        return Err(format!(
+            "{} GPUs; a node has at most {}",
+            node.devices.len(),
+            DeviceSet::MAX_DEVICES
+        ));
     }
     let labels = node.labels.iter().flat_map(|(name, value)| [name, value]);
     if let Some(text) = labels.chain(node.extras.keys()).find(|text| text.contains('\0')) {
@@ -214,7 +237,10 @@ pub(crate) fn is_domain(text: &str) -> bool {
 
 fn is_word(text: &str, longest: usize) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    !text.is_empty() && text.len() <= longest && !text.starts_with(['-', '.']) && text.chars().all(allowed)
+    !text.is_empty()
+        && text.len() <= longest
+        && !text.starts_with(['-', '.'])
+        && text.chars().all(allowed)
 }
 
 /// CPUs of a row in thousandths.
@@ -242,8 +268,10 @@ pub(crate) fn shape(value: &Value) -> String {
         Value::String(_) => "text".to_owned(),
         Value::Array(items) => format!("a list of {}", items.len()),
         Value::Object(fields) => {
-            let kind = fields.get("kind").and_then(Value::as_str).map(|kind| format!("of kind {kind:?} "));
-            let names: Vec<String> = fields.keys().take(SHOWN).map(|name| format!("{name:?}")).collect();
+            let kind =
+                fields.get("kind").and_then(Value::as_str).map(|kind| format!("of kind {kind:?} "));
+            let names: Vec<String> =
+                fields.keys().take(SHOWN).map(|name| format!("{name:?}")).collect();
             let more = if fields.len() > SHOWN { ", .." } else { "" };
             format!(
                 "an object {}with {}{more}",

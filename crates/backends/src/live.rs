@@ -1,7 +1,8 @@
-//! The list of tasks that are not yet forgotten: a link to the order of each, so that a daemon finds after a restart what
-//! may still run without walking the directories of every job it ever had. A link and no file: where many short tasks come
-//! and go, ext4 without a journal searches ever longer for an inode that was not used a moment ago. Beside it, the tasks that were set aside:
-//! they run, and the state that ordered them was lost.
+//! The list of tasks that are not yet forgotten: a link to the order of each, so that a daemon
+//! finds after a restart what may still run without walking the directories of every job it ever
+//! had. A link and no file: where many short tasks come and go, ext4 without a journal searches
+//! ever longer for an inode that was not used a moment ago. Beside it, the tasks that were set
+//! aside: they run, and the state that ordered them was lost.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -90,7 +91,9 @@ impl LiveList {
     pub fn add(&self, id: AttemptId, rank: Rank, dir: &TaskDir) -> Result<(), RecordError> {
         let path = self.path(id, rank);
         match std::fs::hard_link(dir.order_path(), &path) {
-            Err(source) if source.kind() != ErrorKind::AlreadyExists => Err(RecordError::Io { path, source }),
+            Err(source) if source.kind() != ErrorKind::AlreadyExists => {
+                Err(RecordError::Io { path, source })
+            }
             _ => Ok(()),
         }
     }
@@ -104,7 +107,11 @@ impl LiveList {
     #[must_use]
     pub fn all(&self) -> Vec<(AttemptId, Rank)> {
         let ours = |entry: &Entry| self.epochs.of(entry.id.element.job) == entry.epoch().as_ref();
-        entries(&self.jobs.join(LIVE)).into_iter().filter(ours).map(|entry| (entry.id, entry.rank)).collect()
+        entries(&self.jobs.join(LIVE))
+            .into_iter()
+            .filter(ours)
+            .map(|entry| (entry.id, entry.rank))
+            .collect()
     }
 
     /// Tasks that were set aside.
@@ -159,7 +166,8 @@ pub fn set_aside_entries(jobs: &Path) -> Vec<Entry> {
 #[must_use]
 pub fn supervisor(dir: &TaskDir) -> Option<i32> {
     let claim = dir.claimed().ok().flatten()?;
-    (claim.supervisor.is_alive() && !matches!(dir.ended(), Ok(Some(_)))).then_some(claim.supervisor.pid)
+    (claim.supervisor.is_alive() && !matches!(dir.ended(), Ok(Some(_))))
+        .then_some(claim.supervisor.pid)
 }
 
 fn entries(dir: &Path) -> Vec<Entry> {

@@ -9,15 +9,17 @@ use std::os::fd::OwnedFd;
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
-/// Where ports are taken from when the kernel's ephemeral range leaves it alone, as its default (32768–60999)
-/// does: above the registered services that GPU hosts usually run, below the ephemeral ports.
+/// Where ports are taken from when the kernel's ephemeral range leaves it alone, as its default
+/// (32768–60999) does: above the registered services that GPU hosts usually run, below the
+/// ephemeral ports.
 pub const PREFERRED: RangeInclusive<u16> = 20_000..=29_999;
 
 /// Fewest ports a range must have to be used.
 const MIN_PORTS: u16 = 1000;
 
-/// The range to lease from, given the ephemeral range: [`PREFERRED`] cut to what is not ephemeral, else the
-/// larger of what lies below and above. A port from here cannot be taken by somebody's outgoing connection.
+/// The range to lease from, given the ephemeral range: [`PREFERRED`] cut to what is not ephemeral,
+/// else the larger of what lies below and above. A port from here cannot be taken by somebody's
+/// outgoing connection.
 #[must_use]
 pub fn lease_range(ephemeral: RangeInclusive<u16>) -> RangeInclusive<u16> {
     let (low, high) = (*ephemeral.start(), *ephemeral.end());
@@ -33,7 +35,10 @@ pub fn lease_range(ephemeral: RangeInclusive<u16>) -> RangeInclusive<u16> {
     ];
     let size = |range: &RangeInclusive<u16>| range.end().saturating_sub(*range.start());
     let preferred = candidates[..2].iter().find(|range| size(range) >= MIN_PORTS);
-    preferred.or_else(|| candidates[2..].iter().max_by_key(|range| size(range))).cloned().unwrap_or(PREFERRED)
+    preferred
+        .or_else(|| candidates[2..].iter().max_by_key(|range| size(range)))
+        .cloned()
+        .unwrap_or(PREFERRED)
 }
 
 /// Parses `/proc/sys/net/ipv4/ip_local_port_range`.
@@ -43,14 +48,14 @@ pub fn parse_ephemeral(text: &str) -> Option<RangeInclusive<u16>> {
     Some(numbers.next()?.parse().ok()?..=numbers.next()?.parse().ok()?)
 }
 
-/// Binds a port on all addresses without listening: nobody else can take it, and whoever connects too early is
-/// refused, as from a server that is not up yet.
+/// Binds a port on all addresses without listening: nobody else can take it, and whoever connects
+/// too early is refused, as from a server that is not up yet.
 pub fn hold(port: u16) -> io::Result<OwnedFd> {
     bind_any(port, false)
 }
 
-/// As [`hold`], for a port that the same program comes back to: connections of its predecessor that the kernel still
-/// remembers do not count. Whoever listens there does.
+/// As [`hold`], for a port that the same program comes back to: connections of its predecessor that
+/// the kernel still remembers do not count. Whoever listens there does.
 pub fn hold_again(port: u16) -> io::Result<OwnedFd> {
     bind_any(port, true)
 }
@@ -93,7 +98,8 @@ impl Leases {
         Self { range, taken: BTreeSet::new(), next }
     }
 
-    /// A port that no live attempt has and that `is_free` confirms; `None` when the range is used up.
+    /// A port that no live attempt has and that `is_free` confirms; `None` when the range is used
+    /// up.
     pub fn take(&mut self, is_free: impl Fn(u16) -> bool) -> Option<u16> {
         for _ in self.range.clone() {
             let port = self.next;
@@ -147,7 +153,8 @@ mod tests {
         assert_eq!(leases.take(|_| true), Some(first));
     }
 
-    /// Any of a few tries: a port that was given back may be another program's at once, which is no fault here.
+    /// Any of a few tries: a port that was given back may be another program's at once, which is no
+    /// fault here.
     fn once_in_a_few(attempt: impl Fn() -> std::io::Result<()>) {
         let tries: Vec<_> = (0..8).map_while(|_| attempt().err()).collect();
         assert!(tries.len() < 8, "{tries:?}");
@@ -173,7 +180,8 @@ mod tests {
     fn a_held_port_refuses_connections_and_binds() {
         once_in_a_few(|| {
             let held = hold(0).unwrap();
-            let address = std::net::SocketAddr::try_from(rustix::net::getsockname(&held).unwrap()).unwrap();
+            let address =
+                std::net::SocketAddr::try_from(rustix::net::getsockname(&held).unwrap()).unwrap();
             let port = address.port();
             assert!(hold(port).is_err());
             assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err());

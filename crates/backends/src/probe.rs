@@ -1,5 +1,5 @@
-//! Looks at a job from a node of it: the job's processes by their environment, device files, limits, shared memory. It changes
-//! nothing, and judges nothing.
+//! Looks at a job from a node of it: the job's processes by their environment, device files,
+//! limits, shared memory. It changes nothing, and judges nothing.
 
 mod processes;
 
@@ -42,7 +42,8 @@ pub enum Whom {
 #[derive(Debug)]
 pub struct Prober {
     whom: Whom,
-    /// Device files that this node's GPUs have by its configuration, where that is known; those that are not there are left out.
+    /// Device files that this node's GPUs have by its configuration, where that is known; those
+    /// that are not there are left out.
     configured: Vec<PathBuf>,
     listens: Option<u16>,
 }
@@ -62,9 +63,11 @@ impl Prober {
             Whom::Itself => vec![vec![Process { pid: std::process::id(), variables: own.clone() }]],
             Whom::Job { job, index } => ranks_of(job, index, &own),
         };
-        let ranks: Vec<SeenRank> = found.iter().filter_map(|one| rank(one, &self.configured)).collect();
+        let ranks: Vec<SeenRank> =
+            found.iter().filter_map(|one| rank(one, &self.configured)).collect();
         // 2. Rank 0 is where others come.
-        let mut eldest = found.iter().filter_map(|rank| rank.first()).map(|process| &process.variables);
+        let mut eldest =
+            found.iter().filter_map(|rank| rank.first()).map(|process| &process.variables);
         let zero = eldest.find(|variables| number(variables, "MUSTER_TASK") == Some(0));
         if let (Some(zero), None) = (zero, self.listens) {
             self.listens = listen(number(zero, "MASTER_PORT"));
@@ -88,7 +91,8 @@ impl Prober {
 /// # Errors
 /// Why nobody answers there.
 pub fn reach(address: &str, port: u16) -> Result<(), String> {
-    let places = (address, port).to_socket_addrs().map_err(|error| format!("{address}: {error}"))?;
+    let places =
+        (address, port).to_socket_addrs().map_err(|error| format!("{address}: {error}"))?;
     let mut last = format!("{address} has no address");
     let places: Vec<_> = places.collect();
     let each = REACH / u32::try_from(places.len()).unwrap_or(u32::MAX).max(1);
@@ -105,7 +109,8 @@ fn number<T: std::str::FromStr>(variables: &Variables, name: &str) -> Option<T> 
     variables.get(name)?.parse().ok()
 }
 
-/// A rank by its eldest process, which has what the rank was given: what it started has the same variables, or others.
+/// A rank by its eldest process, which has what the rank was given: what it started has the same
+/// variables, or others.
 fn rank(processes: &Rank, configured: &[PathBuf]) -> Option<SeenRank> {
     let Process { pid, variables } = processes.first()?;
     Some(SeenRank {
@@ -126,10 +131,12 @@ fn memlock(pid: u32) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Listens until this process ends, and returns the port. Never on the job's own: its program is to find that free.
+/// Listens until this process ends, and returns the port. Never on the job's own: its program is to
+/// find that free.
 fn listen(jobs_own: Option<u16>) -> Option<u16> {
-    let bind =
-        || TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).or_else(|_| TcpListener::bind(("0.0.0.0", 0)));
+    let bind = || {
+        TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).or_else(|_| TcpListener::bind(("0.0.0.0", 0)))
+    };
     let listener = bound_beside(jobs_own, bind).ok()?;
     let port = listener.local_addr().ok()?.port();
     // The kernel keeps few connections that nobody takes.
@@ -137,7 +144,8 @@ fn listen(jobs_own: Option<u16>) -> Option<u16> {
     Some(port)
 }
 
-/// Binds a port other than this one. The kernel picks any that is free, and the job's own is until its program listens there.
+/// Binds a port other than this one. The kernel picks any that is free, and the job's own is until
+/// its program listens there.
 fn bound_beside(
     jobs_own: Option<u16>,
     mut bind: impl FnMut() -> io::Result<TcpListener>,
@@ -147,8 +155,8 @@ fn bound_beside(
     if jobs_own == Some(first.local_addr()?.port()) { bind() } else { Ok(first) }
 }
 
-/// Files of GPUs that are there, and whether they may be opened; without a configuration `/dev/nvidia0` and so on. Nothing is read: a
-/// device group refuses already here.
+/// Files of GPUs that are there, and whether they may be opened; without a configuration
+/// `/dev/nvidia0` and so on. Nothing is read: a device group refuses already here.
 fn device_files(configured: &[PathBuf], folder: &Path) -> Vec<SeenFile> {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_gpu = |name: &String| name.strip_prefix("nvidia").is_some_and(digits);
@@ -167,13 +175,14 @@ fn device_files(configured: &[PathBuf], folder: &Path) -> Vec<SeenFile> {
 /// Names in a folder, in order; none where there is no such folder.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
 }
 
-/// Lists the processes on the GPUs that this probe sees, with the rank of those that are of the job. A process of another user is of
-/// no rank.
+/// Lists the processes on the GPUs that this probe sees, with the rank of those that are of the
+/// job. A process of another user is of no rank.
 fn gpu_users(ranks: &[Rank]) -> Option<Vec<GpuUser>> {
     let described = Library::load()?.describe();
     let rank_of: BTreeMap<u32, u32> = ranks
@@ -210,11 +219,12 @@ mod tests {
 
     use super::*;
 
-    /// A port that refuses connections for as long as this lives: it is bound, and nothing listens. One that is only known to have
-    /// been free is another program's a moment later.
+    /// A port that refuses connections for as long as this lives: it is bound, and nothing listens.
+    /// One that is only known to have been free is another program's a moment later.
     fn refusing() -> (std::os::fd::OwnedFd, u16) {
         let held = crate::port::hold(0).unwrap();
-        let address = std::net::SocketAddr::try_from(rustix::net::getsockname(&held).unwrap()).unwrap();
+        let address =
+            std::net::SocketAddr::try_from(rustix::net::getsockname(&held).unwrap()).unwrap();
         (held, address.port())
     }
 
@@ -239,8 +249,11 @@ mod tests {
         let (_held, jobs_own) = refusing();
         let port = jobs_own.to_string();
         let given = |rank: &str| {
-            let variables =
-                [("MUSTER_TASK", rank), ("MASTER_PORT", port.as_str()), ("CUDA_VISIBLE_DEVICES", "4,5")];
+            let variables = [
+                ("MUSTER_TASK", rank),
+                ("MASTER_PORT", port.as_str()),
+                ("CUDA_VISIBLE_DEVICES", "4,5"),
+            ];
             start(987_654_321, "exec sleep 60", &variables)
         };
         let children = [given("0"), given("1")];
@@ -258,8 +271,9 @@ mod tests {
         assert_ne!(port, jobs_own);
     }
 
-    /// A process that has just been started has no environment until the kernel has its program in place: each of these is looked
-    /// at as early as that. Before looks were repeated some of fifty were missed.
+    /// A process that has just been started has no environment until the kernel has its program in
+    /// place: each of these is looked at as early as that. Before looks were repeated some of fifty
+    /// were missed.
     #[test]
     fn a_rank_that_is_just_being_started_is_not_missed() {
         for round in 0..50 {
@@ -282,8 +296,10 @@ mod tests {
             device.display(),
             ready.display()
         );
-        let child = start(965_000_001, &script, &[("MUSTER_TASK", "1"), ("CUDA_VISIBLE_DEVICES", "1")]);
-        let mut prober = Prober::new(Whom::Job { job: 965_000_001, index: None }, vec![device.clone()]);
+        let child =
+            start(965_000_001, &script, &[("MUSTER_TASK", "1"), ("CUDA_VISIBLE_DEVICES", "1")]);
+        let mut prober =
+            Prober::new(Whom::Job { job: 965_000_001, index: None }, vec![device.clone()]);
         let list = |text: &str| Some(vec![text.to_owned()]);
         let mut seen = None;
         let is_there = crate::process::until_empty(Duration::from_secs(30), || {
@@ -315,7 +331,9 @@ mod tests {
     fn who_cannot_be_reached_is_named() {
         let (_held, port) = refusing();
         assert!(reach("127.0.0.1", port).unwrap_err().contains("refused"));
-        assert!(reach("no-such-name.invalid", 1).unwrap_err().starts_with("no-such-name.invalid: "));
+        assert!(
+            reach("no-such-name.invalid", 1).unwrap_err().starts_with("no-such-name.invalid: ")
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Processes as `/proc` shows them: identity that survives pid reuse, descendants, and the environment tag.
+//! Processes as `/proc` shows them: identity that survives pid reuse, descendants, and the
+//! environment tag.
 //!
-//! A pid alone names nothing: it is trusted only with its start time and the boot id. Signals go through a pidfd
-//! that was opened before the identity was checked.
+//! A pid alone names nothing: it is trusted only with its start time and the boot id. Signals go
+//! through a pidfd that was opened before the identity was checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::env::TAG_VARIABLE;
 
-/// Clock ticks of `/proc` in a second: the kernel shows its times to users in hundredths, whatever it counts in itself
-/// (proc(5), time(7): `USER_HZ`).
+/// Clock ticks of `/proc` in a second: the kernel shows its times to users in hundredths, whatever
+/// it counts in itself (proc(5), time(7): `USER_HZ`).
 pub const TICKS_PER_SEC: u64 = 100;
 
 /// One process of one boot, for ever.
@@ -74,8 +75,8 @@ impl Stat {
         Self::parse(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?))
     }
 
-    /// The second field is the program's name in parentheses and may contain anything, so fields count from
-    /// the last closing parenthesis.
+    /// The second field is the program's name in parentheses and may contain anything, so fields
+    /// count from the last closing parenthesis.
     fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
         let mut fields = rest.split_ascii_whitespace();
@@ -96,8 +97,9 @@ impl Stat {
 pub enum Disposition {
     /// It has a handler.
     Caught,
-    /// It has a handler for every signal that would end it, this one among them: a bash with an EXIT trap, which runs that
-    /// and ends, or a program written in Go. Whether it does anything else for this signal cannot be told.
+    /// It has a handler for every signal that would end it, this one among them: a bash with an
+    /// EXIT trap, which runs that and ends, or a program written in Go. Whether it does anything
+    /// else for this signal cannot be told.
     CaughtLikeAll,
     /// It has none, but every thread of it blocks the signal: it stays pending, or is waited for.
     Blocked,
@@ -115,9 +117,11 @@ impl Disposition {
         match Self::parse(&read(format!("/proc/{pid}/status")), signal) {
             // The mask in that file is the main thread's only.
             Self::Blocked => {
-                let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+                let threads =
+                    std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
                 let blocks = |thread: std::fs::DirEntry| {
-                    let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+                    let status =
+                        std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
                     Self::parse(&status, signal) == Self::Blocked
                 };
                 if threads.into_iter().all(blocks) { Self::Blocked } else { Self::Default }
@@ -128,13 +132,15 @@ impl Disposition {
 
     /// Reads the masks of a `status` file.
     fn parse(status: &str, signal: i32) -> Self {
-        /// ILL, BUS, FPE, USR1, SEGV, USR2, VTALRM and SYS: of programs only those handle all of these that handle all there are.
+        /// ILL, BUS, FPE, USR1, SEGV, USR2, VTALRM and SYS: of programs only those handle all of
+        /// these that handle all there are.
         const ALL: u64 = 1 << 3 | 1 << 6 | 1 << 7 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 25 | 1 << 30;
         let mask = |field: &str| {
             let mask = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
             mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
         };
-        let bit = u32::try_from(signal - 1).ok().and_then(|bit| 1_u64.checked_shl(bit)).unwrap_or(0);
+        let bit =
+            u32::try_from(signal - 1).ok().and_then(|bit| 1_u64.checked_shl(bit)).unwrap_or(0);
         let has = |field: &str| mask(field) & bit != 0;
         match () {
             () if has("SigCgt") && mask("SigCgt") & ALL == ALL => Self::CaughtLikeAll,
@@ -146,7 +152,8 @@ impl Disposition {
     }
 }
 
-/// Where the program and the stack of a process begin: both are chosen anew by each exec and inherited by a fork.
+/// Where the program and the stack of a process begin: both are chosen anew by each exec and
+/// inherited by a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Image {
     /// Field 26 of `/proc/<pid>/stat`.
@@ -159,7 +166,8 @@ impl Image {
     /// Of a process; `None` where the kernel does not show it.
     #[must_use]
     pub fn of(pid: i32) -> Option<Self> {
-        let text = String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?).into_owned();
+        let text =
+            String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?).into_owned();
         let (_, rest) = text.rsplit_once(')')?;
         // The first field of the rest is number 3.
         let mut fields = rest.split_ascii_whitespace().skip(26 - 3);
@@ -174,7 +182,8 @@ impl Image {
 pub fn is_stopped(pid: i32) -> bool {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     let stat = String::from_utf8_lossy(&stat);
-    stat.rsplit_once(')').is_some_and(|(_, rest)| matches!(rest.trim_start().chars().next(), Some('T' | 't')))
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| matches!(rest.trim_start().chars().next(), Some('T' | 't')))
 }
 
 /// Every pid now.
@@ -228,7 +237,8 @@ pub fn tagged(tag: &str) -> Vec<i32> {
     pids().into_iter().filter(|pid| *pid != own && has_tag(*pid, tag) && is_live(*pid)).collect()
 }
 
-/// Signals a process if `is_meant` still holds once it is pinned by a pidfd. A process that is gone is fine.
+/// Signals a process if `is_meant` still holds once it is pinned by a pidfd. A process that is gone
+/// is fine.
 pub fn signal_checked(pid: i32, signal: Signal, is_meant: impl Fn(i32) -> bool) {
     let Some(raw) = Pid::from_raw(pid) else { return };
     if let Ok(pinned) = pidfd_open(raw, PidfdFlags::empty())
@@ -255,8 +265,8 @@ pub fn kill_tagged(tag: &str, patience: Duration) -> bool {
     })
 }
 
-/// Calls `round` until it says that nothing is left, or patience ends (a process that cannot die is in the
-/// kernel, usually on a dead file system or driver). Waits a little longer each time.
+/// Calls `round` until it says that nothing is left, or patience ends (a process that cannot die is
+/// in the kernel, usually on a dead file system or driver). Waits a little longer each time.
 #[must_use]
 pub fn until_empty(patience: Duration, mut round: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
@@ -282,7 +292,10 @@ mod tests {
         let rest = "S 41 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 2 3";
         for name in ["sleep", "a b) S 7 (c", ")", "("] {
             let stat = Stat::parse(&format!("42 ({name}) {rest}")).unwrap();
-            assert_eq!(stat, Stat { parent: 41, start_ticks: 987_654, cpu_ticks: 26, is_zombie: false });
+            assert_eq!(
+                stat,
+                Stat { parent: 41, start_ticks: 987_654, cpu_ticks: 26, is_zombie: false }
+            );
         }
         assert_eq!(Stat::parse("42 (x"), None);
         assert_eq!(Stat::parse("42 (x) S"), None);
@@ -298,8 +311,7 @@ mod tests {
 
     #[test]
     fn what_a_process_does_with_a_signal_is_read_from_its_masks() {
-        let status =
-            "Name:\tx\nSigBlk:\t0000000000000a00\nSigIgn:\t0000000000000800\nSigCgt:\t0000000000000401\n";
+        let status = "Name:\tx\nSigBlk:\t0000000000000a00\nSigIgn:\t0000000000000800\nSigCgt:\t0000000000000401\n";
         for (signal, expected) in [
             (1, Disposition::Caught),
             (11, Disposition::Caught),
@@ -313,7 +325,10 @@ mod tests {
         }
         assert_eq!(Disposition::parse("", 10), Disposition::Default);
         // bash with an EXIT trap, and with one of its own for TERM.
-        assert_eq!(Disposition::parse("SigCgt:\t0000000043817efb\n", 10), Disposition::CaughtLikeAll);
+        assert_eq!(
+            Disposition::parse("SigCgt:\t0000000043817efb\n", 10),
+            Disposition::CaughtLikeAll
+        );
         assert_eq!(Disposition::parse("SigCgt:\t0000000000014000\n", 15), Disposition::Caught);
     }
 
@@ -322,7 +337,10 @@ mod tests {
         let own = Image::of(std::process::id() as i32).unwrap();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let is_another = || Image::of(child.id() as i32).is_some_and(|other| other != own);
-        assert!(until_empty(Duration::from_secs(30), is_another), "it has executed another program");
+        assert!(
+            until_empty(Duration::from_secs(30), is_another),
+            "it has executed another program"
+        );
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -1,5 +1,6 @@
-//! Removing what an attempt left on disk, once nobody will ask about it again. Goes down by open directories and never through
-//! a symbolic link, removes only names that this crate makes, and no directory that holds anything else.
+//! Removing what an attempt left on disk, once nobody will ask about it again. Goes down by open
+//! directories and never through a symbolic link, removes only names that this crate makes, and no
+//! directory that holds anything else.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -11,11 +12,16 @@ use rustix::io;
 use crate::record::{CLAIM, EXIT, LOG, ORDER};
 use crate::segments::{self, LOST};
 
-/// Removes the output of one task, and unless the attempt is still to be forgotten the marks that kept it from running
-/// twice, and then the directories up to that of the job, as far as they are empty. What is gone already is no error.
+/// Removes the output of one task, and unless the attempt is still to be forgotten the marks that
+/// kept it from running twice, and then the directories up to that of the job, as far as they are
+/// empty. What is gone already is no error.
 pub(crate) fn task(jobs: &Path, id: AttemptId, rank: Rank) {
-    let names =
-        [id.element.job.to_string(), id.element.index.to_string(), id.attempt.to_string(), rank.to_string()];
+    let names = [
+        id.element.job.to_string(),
+        id.element.index.to_string(),
+        id.attempt.to_string(),
+        rank.to_string(),
+    ];
     if let Ok(jobs) = openat(CWD, jobs, DIRECTORY, Mode::empty()) {
         descend(&jobs, &names);
     }
@@ -42,7 +48,8 @@ fn clear(task: &OwnedFd) {
     for name in output_files(task) {
         let _absent = unlinkat(task, name, AtFlags::empty());
     }
-    // While there is an order, a supervisor might come for it: the marks must be there to refuse it.
+    // While there is an order, a supervisor might come for it: the marks must be there to refuse
+    // it.
     if matches!(statat(task, ORDER, AtFlags::SYMLINK_NOFOLLOW), Err(io::Errno::NOENT)) {
         for mark in [CLAIM, EXIT] {
             let _absent = unlinkat(task, mark, AtFlags::empty());
@@ -54,8 +61,9 @@ fn clear(task: &OwnedFd) {
 fn output_files(task: &OwnedFd) -> Vec<String> {
     let entries = Dir::read_from(task).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
-    let is_output =
-        |name: &str| [LOG, LOST].contains(&name) || segments::start_in(Path::new(LOG), name).is_some();
+    let is_output = |name: &str| {
+        [LOG, LOST].contains(&name) || segments::start_in(Path::new(LOG), name).is_some()
+    };
     names.filter(|name| is_output(name)).collect()
 }
 

@@ -1,9 +1,10 @@
 //! The on-disk record of one task of one attempt, and its durable writes.
 //!
-//! Every file is versioned JSON, written whole to a temporary name and renamed, so a reader never sees half of
-//! one. `claim.json` appears by hard link and therefore once: it is the lock by which a supervisor refuses to start
-//! the same attempt twice. The directory belongs to the daemon's user (root in system mode) with mode 0700, so no
-//! other user can plant a name in it. `order.json` holds the submitter's environment and is deleted on Forget.
+//! Every file is versioned JSON, written whole to a temporary name and renamed, so a reader never
+//! sees half of one. `claim.json` appears by hard link and therefore once: it is the lock by which
+//! a supervisor refuses to start the same attempt twice. The directory belongs to the daemon's user
+//! (root in system mode) with mode 0700, so no other user can plant a name in it. `order.json`
+//! holds the submitter's environment and is deleted on Forget.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use muster_model::payload::{Command, Identity};
 use muster_model::{
-    Attempt, AttemptId, Bytes, Checkpoint, ElementId, OutputFiles, Rank, Span, TaskCheckpoint, TaskExit,
-    TaskSignalled,
+    Attempt, AttemptId, Bytes, Checkpoint, ElementId, OutputFiles, Rank, Span, TaskCheckpoint,
+    TaskExit, TaskSignalled,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,8 @@ use crate::epoch::Epoch;
 use crate::process::ProcessKey;
 use crate::segments;
 
-/// Version of the records that this build writes. Older ones are read; newer ones are refused by name.
+/// Version of the records that this build writes. Older ones are read; newer ones are refused by
+/// name.
 pub const VERSION: u32 = 1;
 
 /// Names in a task's directory: what it is to do, who owns it, how it ended, what it said.
@@ -91,7 +93,8 @@ pub struct OrderRecord {
     pub env: std::collections::BTreeMap<String, String>,
     /// Working directory, entered as the user.
     pub workdir: PathBuf,
-    /// Files for its output with all marks filled in, opened as the user; orders of earlier versions have none.
+    /// Files for its output with all marks filled in, opened as the user; orders of earlier
+    /// versions have none.
     #[serde(default)]
     pub files: OutputFiles,
     /// File mode creation mask.
@@ -125,16 +128,19 @@ pub struct OrderRecord {
     pub log_limit: Bytes,
     /// Socket on which the supervisor listens.
     pub socket: PathBuf,
-    /// Where the task's processes say that their progress is saved; orders of earlier versions have none.
+    /// Where the task's processes say that their progress is saved; orders of earlier versions have
+    /// none.
     #[serde(default)]
     pub checkpoint_file: Option<PathBuf>,
-    /// The port of a replica of a service that this task's supervisor keeps bound until the user's process runs.
+    /// The port of a replica of a service that this task's supervisor keeps bound until the user's
+    /// process runs.
     #[serde(default)]
     pub service_port: Option<u16>,
     /// Stop the task when it does nothing.
     #[serde(default)]
     pub idle: Option<IdleOrder>,
-    /// How long the task waits at the gate without a daemon that could let it run; `None` is for ever.
+    /// How long the task waits at the gate without a daemon that could let it run; `None` is for
+    /// ever.
     #[serde(default)]
     pub gate_patience: Option<Span>,
 }
@@ -197,8 +203,8 @@ pub struct Ended {
     /// How far the last request for a checkpoint had got.
     #[serde(default)]
     pub signalled: Option<TaskSignalled>,
-    /// When the user's process was released. `None` when it was not, and in records of earlier versions, which have a file
-    /// of its own for it.
+    /// When the user's process was released. `None` when it was not, and in records of earlier
+    /// versions, which have a file of its own for it.
     #[serde(default)]
     pub started: Option<Instant>,
     /// When it ended.
@@ -210,7 +216,14 @@ impl Ended {
     /// An end at this instant of a task that did not run.
     #[must_use]
     pub fn now(end: End) -> Self {
-        Self { version: VERSION, end, usage: None, signalled: None, started: None, at: Instant::now() }
+        Self {
+            version: VERSION,
+            end,
+            usage: None,
+            signalled: None,
+            started: None,
+            at: Instant::now(),
+        }
     }
 }
 
@@ -235,7 +248,8 @@ pub enum End {
     Exited(TaskExit),
 }
 
-/// Directory of the jobs of an epoch: `<jobs>/<epoch>`. Jobs of versions without epochs lie in `<jobs>` itself.
+/// Directory of the jobs of an epoch: `<jobs>/<epoch>`. Jobs of versions without epochs lie in
+/// `<jobs>` itself.
 #[must_use]
 pub fn epoch_dir(jobs: &Path, epoch: Option<&Epoch>) -> PathBuf {
     epoch.map_or_else(|| jobs.to_owned(), |epoch| jobs.join(epoch.as_str()))
@@ -274,7 +288,8 @@ impl TaskDir {
 
     /// Makes the directory and its parents, closed to others.
     pub fn create(&self) -> Result<(), RecordError> {
-        private_dirs(&self.path).map_err(|source| RecordError::Io { path: self.path.clone(), source })
+        private_dirs(&self.path)
+            .map_err(|source| RecordError::Io { path: self.path.clone(), source })
     }
 
     /// Where the order is.
@@ -295,7 +310,8 @@ impl TaskDir {
 
     /// Takes the task for the calling supervisor, once and for all.
     pub fn claim(&self, supervisor: ProcessKey) -> Result<(), RecordError> {
-        let (from, to) = (self.path.join(format!(".claim.{}", supervisor.pid)), self.path.join(CLAIM));
+        let (from, to) =
+            (self.path.join(format!(".claim.{}", supervisor.pid)), self.path.join(CLAIM));
         let linked = write_whole(&from, &Claim { version: VERSION, supervisor }, Sync::No)
             .and_then(|()| std::fs::hard_link(&from, &to));
         let _ = std::fs::remove_file(&from);
@@ -315,8 +331,8 @@ impl TaskDir {
         self.read(STARTED)
     }
 
-    /// Records how it ended. `sync` says whether the record is to survive a power loss on return; otherwise the caller
-    /// sees to that, with [`TaskDir::sync_ended`] or because a journal has it.
+    /// Records how it ended. `sync` says whether the record is to survive a power loss on return;
+    /// otherwise the caller sees to that, with [`TaskDir::sync_ended`] or because a journal has it.
     pub fn write_ended(&self, ended: &Ended, sync: Sync) -> Result<(), RecordError> {
         self.write(EXIT, ended, sync)
     }
@@ -350,7 +366,8 @@ impl TaskDir {
         self.write(segments::LOST, &bytes, Sync::No)
     }
 
-    /// Opens the log for the first time. Fails if anything is there already, a symbolic link above all.
+    /// Opens the log for the first time. Fails if anything is there already, a symbolic link above
+    /// all.
     pub fn create_log(&self) -> Result<File, RecordError> {
         create_log_at(self.log())
     }
@@ -365,8 +382,8 @@ impl TaskDir {
         let _ = std::fs::remove_file(segments::path_of(&self.log(), start));
     }
 
-    /// Deletes what is kept for re-adoption, secrets above all. The log stays, and so do claim and exit, which
-    /// keep the same attempt from ever running again.
+    /// Deletes what is kept for re-adoption, secrets above all. The log stays, and so do claim and
+    /// exit, which keep the same attempt from ever running again.
     pub fn forget(&self) {
         for name in [ORDER, STARTED, CHECKPOINT] {
             let _ = std::fs::remove_file(self.path.join(name));
@@ -374,7 +391,8 @@ impl TaskDir {
     }
 
     fn write<T: Serialize>(&self, name: &str, record: &T, sync: Sync) -> Result<(), RecordError> {
-        // Two writers of one process (a backend and its successor in tests) must not share a temporary file either.
+        // Two writers of one process (a backend and its successor in tests) must not share a
+        // temporary file either.
         static WRITES: AtomicU64 = AtomicU64::new(0);
         let path = self.path.join(name);
         let number = WRITES.fetch_add(1, Ordering::Relaxed);
@@ -412,7 +430,8 @@ fn create_log_at(path: PathBuf) -> Result<File, RecordError> {
 
 fn write_whole<T: Serialize>(path: &Path, record: &T, sync: Sync) -> io::Result<()> {
     let bytes = serde_json::to_vec(record)?;
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(&bytes)?;
     match sync {
         Sync::Yes => file.sync_data(),
@@ -469,8 +488,10 @@ fn decode<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, RecordErr
     struct Banner {
         version: u32,
     }
-    let corrupt =
-        |error: serde_json::Error| RecordError::Corrupt { path: path.to_owned(), what: error.to_string() };
+    let corrupt = |error: serde_json::Error| RecordError::Corrupt {
+        path: path.to_owned(),
+        what: error.to_string(),
+    };
     let banner: Banner = serde_json::from_slice(bytes).map_err(corrupt)?;
     if banner.version > VERSION {
         return Err(RecordError::Newer { path: path.to_owned(), found: banner.version });
@@ -510,7 +531,10 @@ mod tests {
         assert!(matches!(dir.claim(key(2)), Err(RecordError::Claimed)));
         assert_eq!(dir.claimed().unwrap().unwrap().supervisor, key(1));
         dir.forget();
-        assert!(matches!(dir.claim(key(3)), Err(RecordError::Claimed)), "not even after it is forgotten");
+        assert!(
+            matches!(dir.claim(key(3)), Err(RecordError::Claimed)),
+            "not even after it is forgotten"
+        );
     }
 
     #[test]
@@ -535,8 +559,7 @@ mod tests {
         dir.create().unwrap();
         let exit = r#"{"version":1,"end":{"exited":{"kind":"signal","signal":9}},"at_ms":5}"#;
         std::fs::write(dir.path().join("exit.json"), exit).unwrap();
-        let claim =
-            r#"{"version":1,"supervisor":{"pid":7,"start_ticks":99,"boot_id":"b"},"later_field":true}"#;
+        let claim = r#"{"version":1,"supervisor":{"pid":7,"start_ticks":99,"boot_id":"b"},"later_field":true}"#;
         std::fs::write(dir.path().join("claim.json"), claim).unwrap();
         assert_eq!(dir.ended().unwrap().unwrap().end, End::Exited(TaskExit::Signal { signal: 9 }));
         assert_eq!(dir.claimed().unwrap().unwrap().supervisor.start_ticks, 99);

@@ -1,8 +1,9 @@
 //! The files that hold one task's output, and what is missing between them.
 //!
-//! `output.log` holds the beginning. What does not fit there goes to `output.<position>.log`, named by the position of its
-//! first byte in the whole output; the oldest of these are deleted at the limit. So the names alone say what is missing and
-//! where. Output that a full disk did not take has no position; `output.lost` counts it.
+//! `output.log` holds the beginning. What does not fit there goes to `output.<position>.log`, named
+//! by the position of its first byte in the whole output; the oldest of these are deleted at the
+//! limit. So the names alone say what is missing and where. Output that a full disk did not take
+//! has no position; `output.lost` counts it.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Unix sockets at paths of any length: the kernel takes 107 bytes, a home directory may be deeper. The directory
-//! is opened and the socket named through `/proc/self/fd`.
+//! Unix sockets at paths of any length: the kernel takes 107 bytes, a home directory may be deeper.
+//! The directory is opened and the socket named through `/proc/self/fd`.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -41,8 +41,11 @@ impl Near {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        let dir =
-            rustix::fs::open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let dir = rustix::fs::open(
+            parent,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name);
         Ok(Self { path, _dir: Some(dir) })
     }

@@ -1,7 +1,8 @@
 //! What daemon and supervisor say to each other: one JSON object per line, over a Unix socket.
 //!
-//! Pure: types and their lines. Either side ignores an object that it does not know, so that a newer daemon can
-//! talk to an older supervisor and the other way round; a field is never given another meaning.
+//! Pure: types and their lines. Either side ignores an object that it does not know, so that a
+//! newer daemon can talk to an older supervisor and the other way round; a field is never given
+//! another meaning.
 
 use std::path::PathBuf;
 
@@ -17,10 +18,11 @@ pub const MAX_LINE_BYTES: usize = 64 * 1024;
 pub enum Hello {
     /// A daemon that wants reports and gives commands. Answered at once by the present stage.
     Control,
-    /// What follows comes from a client and is only passed on: nothing but a terminal session may follow.
+    /// What follows comes from a client and is only passed on: nothing but a terminal session may
+    /// follow.
     Guest,
-    /// A daemon that was told over its API that the task's progress is saved. Answered by what was noted of it on disk, else
-    /// by the end of the connection.
+    /// A daemon that was told over its API that the task's progress is saved. Answered by what was
+    /// noted of it on disk, else by the end of the connection.
     Saved {
         /// The label, as the task would write it.
         label: String,
@@ -59,7 +61,8 @@ pub enum Target {
 pub enum ToSupervisor {
     /// Run the user's process. Once; repeating it changes nothing.
     Go,
-    /// Ask its processes to save their progress, unless this request or a later one has come before.
+    /// Ask its processes to save their progress, unless this request or a later one has come
+    /// before.
     Checkpoint {
         /// Which request of the attempt, from 1.
         request: u32,
@@ -73,7 +76,8 @@ pub enum ToSupervisor {
     Status,
     /// The end that a staying supervisor told is durable in the daemon's journal.
     Noted,
-    /// Supervise this task next. Sent only to a supervisor that stays, and implies [`ToSupervisor::Noted`].
+    /// Supervise this task next. Sent only to a supervisor that stays, and implies
+    /// [`ToSupervisor::Noted`].
     Next {
         /// Directory of the task's records.
         dir: PathBuf,
@@ -114,7 +118,8 @@ pub enum FromSupervisor {
     Exited {
         /// How.
         exit: TaskExit,
-        /// The supervisor waits a moment for another task. Supervisors of earlier versions never do.
+        /// The supervisor waits a moment for another task. Supervisors of earlier versions never
+        /// do.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         stays: bool,
     },
@@ -125,7 +130,8 @@ pub enum FromSupervisor {
 /// One line, with its end.
 #[must_use]
 pub fn line<T: Serialize>(message: &T) -> Vec<u8> {
-    let mut bytes = serde_json::to_vec(message).expect("plain enums of strings and numbers always serialise");
+    let mut bytes =
+        serde_json::to_vec(message).expect("plain enums of strings and numbers always serialise");
     bytes.push(b'\n');
     bytes
 }
@@ -137,7 +143,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Takes what was read. False when the peer sends more than [`MAX_LINE_BYTES`] without a line end.
+    /// Takes what was read. False when the peer sends more than [`MAX_LINE_BYTES`] without a line
+    /// end.
     #[must_use]
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         self.bytes.extend_from_slice(bytes);
@@ -177,7 +184,10 @@ mod tests {
                     seen.push(serde_json::from_slice::<ToSupervisor>(&line).unwrap());
                 }
             }
-            assert_eq!(seen, [ToSupervisor::Go, ToSupervisor::Stop { cause: StopCause::Cancelled }]);
+            assert_eq!(
+                seen,
+                [ToSupervisor::Go, ToSupervisor::Stop { cause: StopCause::Cancelled }]
+            );
         }
     }
 
@@ -190,7 +200,10 @@ mod tests {
     #[test]
     fn the_wire_form_is_stable() {
         let said = FromSupervisor::Exited { exit: TaskExit::Signal { signal: 9 }, stays: false };
-        assert_eq!(line(&said), b"{\"is\":\"exited\",\"exit\":{\"kind\":\"signal\",\"signal\":9}}\n");
+        assert_eq!(
+            line(&said),
+            b"{\"is\":\"exited\",\"exit\":{\"kind\":\"signal\",\"signal\":9}}\n"
+        );
         assert_eq!(line(&Hello::Control), b"{\"hello\":\"control\"}\n");
     }
 }

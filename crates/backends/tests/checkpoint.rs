@@ -64,7 +64,11 @@ async fn a_write_at_any_time_is_a_checkpoint_and_survives_the_daemon() {
 
     rig.boot();
     rig.adopt(&[(order.id, 0)]);
-    assert_eq!(rig.checkpoint().await, first, "the same again, for a daemon that may have missed it");
+    assert_eq!(
+        rig.checkpoint().await,
+        first,
+        "the same again, for a daemon that may have missed it"
+    );
     rig.execute(stop(order.id));
     assert_eq!(rig.exit().await, TaskExit::Stopped);
 }
@@ -114,7 +118,8 @@ async fn a_task_that_writes_without_end_is_read_ever_more_rarely() {
     let mut rig = Rig::new(Groups::Found);
     let order = gang(id(1, 1), &["exec yes 'step' > \"$MUSTER_CHECKPOINT_FILE\""]);
     rig.start(&order).await;
-    let (first, second, third) = (rig.checkpoint().await, rig.checkpoint().await, rig.checkpoint().await);
+    let (first, second, third) =
+        (rig.checkpoint().await, rig.checkpoint().await, rig.checkpoint().await);
     assert_eq!((first.count, second.count, third.count), (1, 2, 3));
     assert!(second.at.since(first.at) >= Span(900), "{first:?} {second:?}");
     assert!(third.at.since(second.at) >= Span(1_800), "{second:?} {third:?}");
@@ -152,7 +157,11 @@ async fn a_request_is_passed_on_once_and_its_answer_is_told_from_earlier_words()
             rig.execute(Command::Checkpoint(order.id, request));
         }
         let answer = rig.checkpoint().await;
-        assert_eq!((answer.answers, answer.label.parse()), (request, Ok(request)), "one signal per request");
+        assert_eq!(
+            (answer.answers, answer.label.parse()),
+            (request, Ok(request)),
+            "one signal per request"
+        );
     }
     // A daemon that does not know of the answer asks again, and is told instead.
     rig.boot();
@@ -167,8 +176,10 @@ async fn a_request_is_passed_on_once_and_its_answer_is_told_from_earlier_words()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_word_for_the_task_is_on_disk_when_it_is_answered_and_no_guest_s_to_say() {
     let mut rig = Rig::new(Groups::Found);
-    let order =
-        gang(id(1, 1), &[&format!("trap 'exit 0' TERM; echo old > \"$MUSTER_CHECKPOINT_FILE\"; {ENDLESS}")]);
+    let order = gang(
+        id(1, 1),
+        &[&format!("trap 'exit 0' TERM; echo old > \"$MUSTER_CHECKPOINT_FILE\"; {ENDLESS}")],
+    );
     let socket = rig.backend().task_socket(order.id, Rank(0)).unwrap();
     rig.execute(Command::Prepare(order.clone().into()));
     rig.all(1, |what| *what == Observation::Prepared).await;
@@ -178,7 +189,8 @@ async fn a_word_for_the_task_is_on_disk_when_it_is_answered_and_no_guest_s_to_sa
 
     let noted = say(&socket, "step 5").unwrap().unwrap();
     assert_eq!((noted.count, &*noted.label), (2, "step 5"));
-    let record = std::fs::read_to_string(rig.task_dir(order.id, 0).join("checkpoint.json")).unwrap();
+    let record =
+        std::fs::read_to_string(rig.task_dir(order.id, 0).join("checkpoint.json")).unwrap();
     assert!(record.contains("step 5"), "{record}");
     assert_eq!(rig.checkpoint().await, noted, "reported like any other");
 
@@ -197,8 +209,7 @@ async fn a_word_for_the_task_is_on_disk_when_it_is_answered_and_no_guest_s_to_sa
 async fn a_program_is_asked_and_the_shell_around_it_survives() {
     for groups in [Groups::Found, Groups::None] {
         let mut rig = Rig::new(groups);
-        let inner =
-            "trap 'echo saved > \"$MUSTER_CHECKPOINT_FILE\"' USR1; echo up; while :; do sleep 0.02; done";
+        let inner = "trap 'echo saved > \"$MUSTER_CHECKPOINT_FILE\"' USR1; echo up; while :; do sleep 0.02; done";
         let script = format!(
             "cat > inner.sh <<'END'\n{inner}\nEND\nsleep 600 &\nsh inner.sh\necho it ended with $?\n"
         );
@@ -212,7 +223,10 @@ async fn a_program_is_asked_and_the_shell_around_it_survives() {
         until("its handler", || rig.log(order.id, 0).contains("up")).await;
         rig.execute(Command::Checkpoint(order.id, 1));
         assert_eq!(rig.signalled().await, TaskSignalled { request: 1, warned: false, reached: 1 });
-        assert_eq!((&*rig.checkpoint().await.label, rig.log(order.id, 0).as_str()), ("saved", "up\n"));
+        assert_eq!(
+            (&*rig.checkpoint().await.label, rig.log(order.id, 0).as_str()),
+            ("saved", "up\n")
+        );
         rig.execute(stop(order.id));
         assert_eq!(rig.exit().await, TaskExit::Stopped);
     }
@@ -222,7 +236,8 @@ async fn a_program_is_asked_and_the_shell_around_it_survives() {
 async fn a_request_that_no_process_handles_ends_none_and_reaches_one_that_handles_it_later() {
     let mut rig = Rig::new(Groups::Found);
     let dir = tempfile::tempdir().unwrap();
-    let handler = "trap 'echo saved > \"$MUSTER_CHECKPOINT_FILE\"' USR1; while :; do sleep 0.02; done";
+    let handler =
+        "trap 'echo saved > \"$MUSTER_CHECKPOINT_FILE\"' USR1; while :; do sleep 0.02; done";
     let script = format!("sleep 600 &\nuntil [ -e ready ]; do sleep 0.02; done\n{handler}");
     let order = GangOrder {
         checkpoint: Some(asks(Span::from_secs(60))),
@@ -250,10 +265,12 @@ async fn a_shell_with_an_exit_trap_survives_and_gets_the_signal_where_the_job_sa
         (CheckpointTo::Outermost, "trap 'echo saved > \"$MUSTER_CHECKPOINT_FILE\"' USR1; ", 1),
     ] {
         let mut rig = Rig::new(Groups::Found);
-        let script =
-            format!("#!/bin/bash\ntrap 'echo cleaned up' EXIT; {trap}echo up\nwhile :; do sleep 0.02; done");
+        let script = format!(
+            "#!/bin/bash\ntrap 'echo cleaned up' EXIT; {trap}echo up\nwhile :; do sleep 0.02; done"
+        );
         let checkpoint = Checkpoint { to, ..asks(Span::from_secs(60)) };
-        let order = GangOrder { checkpoint: Some(checkpoint), ..gang(id(1, 1), &[script.as_str()]) };
+        let order =
+            GangOrder { checkpoint: Some(checkpoint), ..gang(id(1, 1), &[script.as_str()]) };
         rig.start(&order).await;
         until("its handler", || rig.log(order.id, 0).contains("up")).await;
         rig.execute(Command::Checkpoint(order.id, 1));

@@ -1,5 +1,5 @@
-//! Scripts as people write them, imported: every finding by a script that has it and one that is cured of it, and what the printed scripts
-//! of others come to.
+//! Scripts as people write them, imported: every finding by a script that has it and one that is
+//! cured of it, and what the printed scripts of others come to.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 
@@ -21,7 +21,10 @@ fn files(name: &str) -> Vec<(String, String)> {
         .unwrap()
         .map(|entry| {
             let path = entry.unwrap().path();
-            (path.file_stem().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(&path).unwrap())
+            (
+                path.file_stem().unwrap().to_str().unwrap().to_owned(),
+                fs::read_to_string(&path).unwrap(),
+            )
         })
         .collect();
     files.sort();
@@ -47,7 +50,8 @@ fn every_rule_finds_its_script_and_lets_the_cured_one_be() {
         // Nothing else of weight is wrong with either, or the pair would not show what it is for.
         let cured = import(cured, rule).unwrap();
         assert!(!rules(&cured).contains(rule.as_str()), "{rule}: {:#?}", cured.findings);
-        let new: Vec<_> = rules(&cured).difference(&rules(&wrong)).map(|rule| (*rule).to_owned()).collect();
+        let new: Vec<_> =
+            rules(&cured).difference(&rules(&wrong)).map(|rule| (*rule).to_owned()).collect();
         assert_eq!(new, Vec::<String>::new(), "{rule}: the cure brings something else");
     }
     let shown: BTreeSet<&str> = files.iter().map(|(rule, _)| rule.as_str()).collect();
@@ -66,10 +70,21 @@ fn what_scripts_become() {
         }
         for step in &report.launch.steps {
             let product = (step.tasks, step.per_task, step.processes);
-            let _ = writeln!(text, "   starts {} {product:?} {:?}", step.launchers.join(" "), step.unknown);
+            let _ = writeln!(
+                text,
+                "   starts {} {product:?} {:?}",
+                step.launchers.join(" "),
+                step.unknown
+            );
         }
         for finding in &report.findings {
-            let _ = writeln!(text, "   {} {}: {}", finding.severity.name(), finding.rule, finding.evidence);
+            let _ = writeln!(
+                text,
+                "   {} {}: {}",
+                finding.severity.name(),
+                finding.rule,
+                finding.evidence
+            );
         }
         text.push_str(&report.job);
     }
@@ -81,7 +96,9 @@ fn no_option_of_a_script_is_left_out_of_the_answer() {
     for (name, script) in files("scripts") {
         let report = import(&script, &name).unwrap();
         let lines: BTreeSet<u32> = report.options.iter().map(|option| option.line).collect();
-        for (index, line) in script.lines().enumerate().filter(|(_, line)| line.starts_with("#SBATCH ")) {
+        for (index, line) in
+            script.lines().enumerate().filter(|(_, line)| line.starts_with("#SBATCH "))
+        {
             assert!(lines.contains(&u32::try_from(index + 1).unwrap()), "{name}: {line}");
         }
         for option in &report.options {
@@ -134,21 +151,24 @@ fn arguments_reach_the_script_in_words_that_it_reads() {
 
 /// Scripts printed in pages of others: beside the checkout, or where `MUSTER_SEEDS` says.
 fn printed() -> Vec<String> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap().join("shared/seeds");
+    let beside =
+        Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap().join("shared/seeds");
     let folder = std::env::var_os("MUSTER_SEEDS").map_or(beside, PathBuf::from);
     let Ok(entries) = fs::read_dir(&folder) else { return Vec::new() };
     let mut scripts = Vec::new();
     for entry in entries.flatten() {
         let page = fs::read_to_string(entry.path()).unwrap_or_default();
         for (start, _) in page.match_indices("#!/bin/bash\n#SBATCH") {
-            // A script ends where its last command does: at an empty line that no backslash goes on from, after the first command.
+            // A script ends where its last command does: at an empty line that no backslash goes on
+            // from, after the first command.
             let rest = &page[start..];
             let first = rest
                 .lines()
                 .skip(1)
                 .position(|line| !line.starts_with("#SBATCH") && !line.is_empty())
                 .unwrap_or(0);
-            let lines = rest.lines().enumerate().take_while(|(at, line)| *at <= first || !line.is_empty());
+            let lines =
+                rest.lines().enumerate().take_while(|(at, line)| *at <= first || !line.is_empty());
             let lines: Vec<&str> = lines.map(|(_, line)| line).collect();
             scripts.push(format!("{}\n", lines.join("\n")));
         }
@@ -170,8 +190,14 @@ fn scripts_that_pages_print_are_found_wrong_where_they_are() {
         (rules(&report).into_iter().map(str::to_owned).collect::<Vec<_>>(), processes)
     };
     let (rules, processes) = found("qwen-finetune");
-    let expected =
-        ["few-cpus", "fixed-port", "meeting-without-id", "no-memory", "output-folder", "processes-squared"];
+    let expected = [
+        "few-cpus",
+        "fixed-port",
+        "meeting-without-id",
+        "no-memory",
+        "output-folder",
+        "processes-squared",
+    ];
     assert_eq!(rules, expected);
     assert_eq!(processes, [Some(128)], "on 16 GPUs");
     let (rules, processes) = found("--job-name=train");

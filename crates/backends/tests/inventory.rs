@@ -1,5 +1,6 @@
-//! Lists of nodes as Slurm and Kubernetes print them: what is read of them, what is refused and in which words, and that no
-//! JSON makes a reader panic. The files in `data` are synthetic, in the shapes that the programs document.
+//! Lists of nodes as Slurm and Kubernetes print them: what is read of them, what is refused and in
+//! which words, and that no JSON makes a reader panic. The files in `data` are synthetic, in the
+//! shapes that the programs document.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -18,14 +19,18 @@ const KUBECTL: &str = include_str!("data/synthetic-kubectl-nodes.json");
 fn line(listed: &Listed) -> String {
     let node = &listed.node;
     let alike = node.devices.chunk_by(|one, other| one.model == other.model);
-    let gpus: Vec<String> =
-        alike.map(|some| format!("{} {} of {}", some.len(), some[0].model, some[0].memory)).collect();
+    let gpus: Vec<String> = alike
+        .map(|some| format!("{} {} of {}", some.len(), some[0].model, some[0].memory))
+        .collect();
     let gpus = if gpus.is_empty() { "none".to_owned() } else { gpus.join(" + ") };
-    let labels: Vec<String> = node.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let extras: Vec<String> = node.extras.iter().map(|(name, count)| format!("{name}:{count}")).collect();
+    let labels: Vec<String> =
+        node.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let extras: Vec<String> =
+        node.extras.iter().map(|(name, count)| format!("{name}:{count}")).collect();
     let domains = node.domains.join("/");
     let mut text = format!("{}: {gpus}, {} CPUs, {}", node.name, node.cpus, node.memory);
-    for more in [labels.join(" "), extras.join(" "), domains].iter().filter(|more| !more.is_empty()) {
+    for more in [labels.join(" "), extras.join(" "), domains].iter().filter(|more| !more.is_empty())
+    {
         text += &format!(", {more}");
     }
     for note in &listed.notes {
@@ -88,8 +93,10 @@ fn records_of_nodes_are_read_in_old_and_new_shapes() {
 
 #[test]
 fn kubernetes_nodes_are_read_with_levels_by_label() {
-    let levels =
-        [("spine", "network.topology.nvidia.com/spine"), ("leaf", "network.topology.nvidia.com/leaf")];
+    let levels = [
+        ("spine", "network.topology.nvidia.com/spine"),
+        ("leaf", "network.topology.nvidia.com/leaf"),
+    ];
     let options = Options {
         levels: levels.map(|(level, label)| (level.into(), label.to_owned())).to_vec(),
         keep_labels: vec!["kubernetes.io/os".to_owned()],
@@ -124,7 +131,8 @@ fn kubernetes_nodes_are_read_with_levels_by_label() {
 fn topology_labels_are_offered_and_not_taken() {
     let inventory = read(KUBECTL, &Options::default()).unwrap();
     assert!(
-        inventory.levels.is_empty() && inventory.nodes.iter().all(|listed| listed.node.domains.is_empty())
+        inventory.levels.is_empty()
+            && inventory.nodes.iter().all(|listed| listed.node.domains.is_empty())
     );
     assert_eq!(
         inventory.hints,
@@ -150,12 +158,16 @@ fn one_node_is_a_list_too() {
 #[test]
 fn levels_that_are_no_tree_are_refused_with_both_nodes() {
     let options = |levels: &[(&str, &str)]| Options {
-        levels: levels.iter().map(|(level, label)| ((*level).into(), (*label).to_owned())).collect(),
+        levels: levels
+            .iter()
+            .map(|(level, label)| ((*level).into(), (*label).to_owned()))
+            .collect(),
         ..Options::default()
     };
     let spine = ("spine", "network.topology.nvidia.com/spine");
     let leaf = ("leaf", "network.topology.nvidia.com/leaf");
-    let refused = |text: &str, levels: &[(&str, &str)]| read(text, &options(levels)).unwrap_err().to_string();
+    let refused =
+        |text: &str, levels: &[(&str, &str)]| read(text, &options(levels)).unwrap_err().to_string();
     assert_eq!(
         refused(KUBECTL, &[leaf, spine]),
         "the labels form no tree: spine `s1` lies in leaf `l1` by node `gpu-1` and in leaf `l2` by node `gpu-3`"
@@ -166,7 +178,10 @@ fn levels_that_are_no_tree_are_refused_with_both_nodes() {
         refused(&value.to_string(), &[spine, leaf]),
         "item 1 (`gpu-1`): no label `network.topology.nvidia.com/leaf`, though it has others of the levels"
     );
-    assert_eq!(refused(KUBECTL, &[("node", leaf.1)]), "`node` is always the last level; leave it out");
+    assert_eq!(
+        refused(KUBECTL, &[("node", leaf.1)]),
+        "`node` is always the last level; leave it out"
+    );
     assert_eq!(refused(KUBECTL, &[spine, spine]), "two levels are named `spine`");
     assert_eq!(refused(KUBECTL, &[spine; 9]), "9 levels; at most 8");
     let bad = "\"a/b\" is not the name of a level: letters, digits, `.`, `_` and `-`";
@@ -184,7 +199,10 @@ fn what_is_no_list_of_nodes_is_told_what_it_is() {
     );
     assert!(matches!(text(&"[".repeat(100_000)), InventoryError::NotJson(_)));
     for (value, expected) in [
-        (json!({}), "this is neither Slurm's nor Kubernetes' list of nodes: an object with nothing in it"),
+        (
+            json!({}),
+            "this is neither Slurm's nor Kubernetes' list of nodes: an object with nothing in it",
+        ),
         (json!([1, 2]), "this is neither Slurm's nor Kubernetes' list of nodes: a list of 2"),
         (
             json!({ "nodes": [], "now": 1 }),
@@ -249,13 +267,19 @@ fn a_bad_row_is_named() {
             with(NODES, "/nodes/1/name", json!(7)),
             "row 2: no `name` in an object with \"active_features\", \"address\", \"architecture\", \"boards\", \"comment\", \"cores\", ..",
         ),
-        (with(NODES, "/nodes/1/features", json!("a\0")), "row 2 (`node01`): \"a\\0\" holds a NUL character"),
+        (
+            with(NODES, "/nodes/1/features", json!("a\0")),
+            "row 2 (`node01`): \"a\\0\" holds a NUL character",
+        ),
         (
             with(NODES, "/nodes/1/cpus", json!(2_000_000)),
             "row 2 (`node01`): 2000000 CPUs are more than 1000000",
         ),
         (with(NODES, "/nodes/1/name", json!("node02")), "node `node02`: it is listed twice"),
-        (with(KUBECTL, "/items/2/kind", json!("Pod")), "item 3 (`gpu-2`): this is a Pod, not a Node"),
+        (
+            with(KUBECTL, "/items/2/kind", json!("Pod")),
+            "item 3 (`gpu-2`): this is a Pod, not a Node",
+        ),
         (with(KUBECTL, "/items/2/metadata/name", json!("")), "item 3: no `metadata.name`"),
         (
             with(KUBECTL, "/items/2/status", json!({})),
@@ -273,7 +297,10 @@ fn a_bad_row_is_named() {
             with(KUBECTL, "/items/2/status/allocatable/nvidia.com~1gpu", json!("200")),
             "item 3 (`gpu-2`): 200 GPUs; a node has at most 128",
         ),
-        (with(KUBECTL, "/items/2/metadata/name", json!("gpu-1")), "node `gpu-1`: it is listed twice"),
+        (
+            with(KUBECTL, "/items/2/metadata/name", json!("gpu-1")),
+            "node `gpu-1`: it is listed twice",
+        ),
     ] {
         assert_eq!(complaint(&value), expected);
     }
@@ -338,8 +365,12 @@ fn a_pool_becomes_a_script_and_its_nodes_are_found_in_it() {
     let script = kube::pool::script(&services, &batch);
     let names: Vec<String> = services.iter().map(|node| node.name.to_string()).collect();
     assert_eq!(kube::pool::labelled(&script), names);
-    assert!(script.contains("kubectl taint node amd-1 amd.com/gpu=present:NoSchedule --overwrite\n"));
-    assert!(script.contains("kubectl taint node gpu-1 nvidia.com/gpu=present:NoSchedule --overwrite\n"));
+    assert!(
+        script.contains("kubectl taint node amd-1 amd.com/gpu=present:NoSchedule --overwrite\n")
+    );
+    assert!(
+        script.contains("kubectl taint node gpu-1 nvidia.com/gpu=present:NoSchedule --overwrite\n")
+    );
     assert!(!script.contains("kubectl taint node cp-0"));
 }
 
@@ -413,10 +444,13 @@ fn places(value: &Value, path: String, found: &mut Vec<String>) {
     found.push(path.clone());
     let step = |key: &str| format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
     match value {
-        Value::Array(items) => {
-            items.iter().enumerate().for_each(|(index, item)| places(item, step(&index.to_string()), found))
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .for_each(|(index, item)| places(item, step(&index.to_string()), found)),
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, field)| places(field, step(key), found))
         }
-        Value::Object(fields) => fields.iter().for_each(|(key, field)| places(field, step(key), found)),
         _ => {}
     }
 }
@@ -430,14 +464,13 @@ fn sound(text: &str) -> Result<(), TestCaseError> {
         for listed in &inventory.nodes {
             let node = &listed.node;
             prop_assert!(node.devices.len() <= 128 && !node.name.as_str().is_empty());
-            prop_assert!(
-                node.devices
-                    .iter()
-                    .all(|one| node.devices.iter().all(|other| one.model != other.model || one == other))
-            );
+            prop_assert!(node.devices.iter().all(|one| {
+                node.devices.iter().all(|other| one.model != other.model || one == other)
+            }));
             prop_assert!(node.domains.is_empty() || node.domains.len() == inventory.levels.len());
         }
-        let nodes: Vec<NodeSpec> = inventory.nodes.iter().map(|listed| listed.node.clone()).collect();
+        let nodes: Vec<NodeSpec> =
+            inventory.nodes.iter().map(|listed| listed.node.clone()).collect();
         prop_assert!(!slurm::conf::nodes(&nodes, &join).is_empty());
         prop_assert!(!kube::pool::script(&nodes, &nodes).is_empty());
     }

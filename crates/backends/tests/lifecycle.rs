@@ -1,4 +1,5 @@
-//! Real processes through their whole life: stages, exits told apart, stops, limits, logs, environment.
+//! Real processes through their whole life: stages, exits told apart, stops, limits, logs,
+//! environment.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod common;
@@ -10,7 +11,9 @@ use common::{Groups, Rig, gang, id, is_running, pid_in, stop, until};
 use muster_backends::driver::{Backend, Command};
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
 use muster_model::launch::GangOrder;
-use muster_model::{Bytes, Checkpoint, CpuMilli, Observation, OutputFiles, Rank, Span, StopCause, TaskExit};
+use muster_model::{
+    Bytes, Checkpoint, CpuMilli, Observation, OutputFiles, Rank, Span, StopCause, TaskExit,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exits_are_told_apart_and_output_is_logged() {
@@ -25,7 +28,8 @@ async fn exits_are_told_apart_and_output_is_logged() {
         assert_eq!(rig.run(&order).await, expected, "{script}");
     }
     // Reopening the output by name does not truncate it; standard input is empty.
-    let order = gang(id(5, 1), &["echo out; echo err >&2; echo again > /dev/stderr; cat; echo end"]);
+    let order =
+        gang(id(5, 1), &["echo out; echo err >&2; echo again > /dev/stderr; cat; echo end"]);
     assert_eq!(rig.run(&order).await, TaskExit::Code { code: 0 });
     assert_eq!(rig.log(id(5, 1), 0), "out\nerr\nagain\nend\n");
     // Much output arrives whole.
@@ -88,7 +92,8 @@ async fn output_goes_into_the_files_that_a_job_names() {
         error: error.map(str::to_owned),
     };
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
-    // 1. One for all ranks, appended to by each start; a relative one begins at the working directory.
+    // 1. One for all ranks, appended to by each start; a relative one begins at the working
+    //    directory.
     let one = |attempt| GangOrder {
         files: named("new/all.txt", None),
         workdir: dir.clone(),
@@ -104,7 +109,10 @@ async fn output_goes_into_the_files_that_a_job_names() {
     let log = rig.log(id(1, 1), 0);
     assert_eq!(
         log,
-        format!("muster: the output goes into {}, as the job asks\n", dir.join("new/all.txt").display())
+        format!(
+            "muster: the output goes into {}, as the job asks\n",
+            dir.join("new/all.txt").display()
+        )
     );
     // 2. One for each rank, and another for errors.
     let order = GangOrder {
@@ -114,9 +122,13 @@ async fn output_goes_into_the_files_that_a_job_names() {
     };
     let name = order.job_name.clone();
     run_both(&mut rig, order).await;
-    assert_eq!((read(&format!("{name}-2-0")), read(&format!("{name}-2-1"))), ("a\n".into(), "b\n".into()));
+    assert_eq!(
+        (read(&format!("{name}-2-0")), read(&format!("{name}-2-1"))),
+        ("a\n".into(), "b\n".into())
+    );
     assert_eq!((read("err-0"), read("err-1")), ("e\n".into(), String::new()));
-    // 3. What is no file is refused before anything runs, and a pipe that nobody reads holds nothing up.
+    // 3. What is no file is refused before anything runs, and a pipe that nobody reads holds
+    //    nothing up.
     std::fs::create_dir(dir.join("folder")).unwrap();
     rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -136,7 +148,9 @@ async fn output_goes_into_the_files_that_a_job_names() {
         let reason = loop {
             match rig.next().await {
                 (of, _, what) if of != id(job, 1) => drop(what),
-                (_, _, Observation::Impossible { reason } | Observation::Refused { reason }) => break reason,
+                (_, _, Observation::Impossible { reason } | Observation::Refused { reason }) => {
+                    break reason;
+                }
                 (_, _, other) => panic!("{output}: {other:?}"),
             }
         };
@@ -167,8 +181,8 @@ async fn what_cannot_run_is_refused_before_anything_runs() {
     assert!(reason.contains("/no/such/dir"), "{reason}");
 }
 
-/// A script that ignores SIGTERM and leaves a child that has a session of its own, no parent, and ignores
-/// SIGTERM too. Both write their pids.
+/// A script that ignores SIGTERM and leaves a child that has a session of its own, no parent, and
+/// ignores SIGTERM too. Both write their pids.
 fn stubborn(rig: &Rig) -> String {
     let dir = rig.temp.path().display();
     format!(
@@ -187,7 +201,10 @@ async fn stubborn_task_is_ended(groups: Groups) {
     rig.execute(stop(order.id));
     assert_eq!(rig.exit().await, TaskExit::Stopped);
     assert!(asked.elapsed() >= Duration::from_millis(order.grace.0), "no grace was given");
-    assert!(!is_running(main) && !is_running(escaped), "something is left when the exit is reported");
+    assert!(
+        !is_running(main) && !is_running(escaped),
+        "something is left when the exit is reported"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -214,7 +231,8 @@ async fn what_a_task_leaves_behind_is_ended_before_its_exit_is_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_limit_ends_a_task_that_ignores_it_and_warns_before() {
     let mut rig = Rig::new(Groups::Found);
-    let script = "trap 'echo saved' USR1; trap 'echo told' TERM; echo up; while :; do sleep 0.05; done";
+    let script =
+        "trap 'echo saved' USR1; trap 'echo told' TERM; echo up; while :; do sleep 0.05; done";
     let order = GangOrder {
         time_limit: Some(Span(900)),
         checkpoint: Some(Checkpoint {
@@ -237,7 +255,8 @@ async fn the_limit_ends_a_task_that_ignores_it_and_warns_before() {
     assert!(ended >= Duration::from_millis(1100), "ended too early: {ended:?}");
     // Shells also say by what their sleeping child was ended.
     let log = rig.log(order.id, 0);
-    let said: Vec<&str> = log.lines().filter(|line| ["up", "saved", "told"].contains(line)).collect();
+    let said: Vec<&str> =
+        log.lines().filter(|line| ["up", "saved", "told"].contains(line)).collect();
     assert_eq!(said, ["up", "saved", "told"]);
 }
 
@@ -269,7 +288,8 @@ async fn processes_are_limited_where_that_is_claimed() {
     let mut rig = Rig::new(Groups::Found);
     rig.limits.processes = Some(20);
     rig.boot();
-    // Each of these waits for the one that was forked before the fork failed, so all of them live at one time.
+    // Each of these waits for the one that was forked before the fork failed, so all of them live
+    // at one time.
     let script = "n=0; while [ $n -lt 60 ]; do sleep 30 & n=$((n+1)); done; echo all of them";
     let exit = rig.run(&gang(id(1, 1), &[script])).await;
     let log = rig.log(id(1, 1), 0);
@@ -297,8 +317,8 @@ async fn output_beyond_the_limit_is_dropped_from_the_middle() {
     assert!(rig.log(order.id, 0).starts_with("begin\n1\n2\n"));
     let last = std::fs::read_to_string(&files.last().unwrap().path).unwrap();
     assert!(last.ends_with("\n20000\nend\n"), "{last}");
-    let whole: u64 =
-        "begin\nend\n".len() as u64 + (1..=20_000).map(|n: u32| n.to_string().len() as u64 + 1).sum::<u64>();
+    let whole: u64 = "begin\nend\n".len() as u64
+        + (1..=20_000).map(|n: u32| n.to_string().len() as u64 + 1).sum::<u64>();
     assert_eq!(muster_backends::segments::missing(&first).dropped, whole - kept);
     // The directory is removed with all of it.
     rig.execute(Command::Forget(order.id));
@@ -324,13 +344,16 @@ async fn cpu_limits_are_set_where_that_is_claimed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ranks_meet_on_one_leased_port_that_is_held_until_they_run() {
     let mut rig = Rig::new(Groups::Found);
-    let order =
-        gang(id(1, 1), &["echo $RANK $WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $CUDA_VISIBLE_DEVICES"; 3]);
+    let order = gang(
+        id(1, 1),
+        &["echo $RANK $WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $CUDA_VISIBLE_DEVICES"; 3],
+    );
     rig.execute(Command::Prepare(order.clone().into()));
     rig.all(3, |what| *what == Observation::Prepared).await;
     let text = std::fs::read_to_string(rig.task_dir(order.id, 0).join("order.json")).unwrap();
-    let port: u16 =
-        serde_json::from_str::<serde_json::Value>(&text).unwrap()["ports"][0].as_u64().unwrap() as u16;
+    let port: u16 = serde_json::from_str::<serde_json::Value>(&text).unwrap()["ports"][0]
+        .as_u64()
+        .unwrap() as u16;
     assert!(std::net::TcpListener::bind(("0.0.0.0", port)).is_err(), "the port is not held");
     rig.execute(Command::Go(order.id));
     let mut over = 0;
@@ -341,14 +364,15 @@ async fn ranks_meet_on_one_leased_port_that_is_held_until_they_run() {
         assert_eq!(rig.log(order.id, rank), format!("{rank} 3 127.0.0.1:{port} {rank}\n"));
     }
     // Given back; another daemon of this machine may try the same port in between.
-    common::until("the port is free", || std::net::TcpListener::bind(("0.0.0.0", port)).is_ok()).await;
+    common::until("the port is free", || std::net::TcpListener::bind(("0.0.0.0", port)).is_ok())
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_taken_port_refuses_the_gang() {
     let mut rig = Rig::new(Groups::Found);
-    // Prepared but for its supervisor: the order is on disk, as after a crash of the daemon, and names a port
-    // that somebody has taken since.
+    // Prepared but for its supervisor: the order is on disk, as after a crash of the daemon, and
+    // names a port that somebody has taken since.
     let order = gang(id(1, 1), &["true"]);
     rig.execute(Command::Prepare(order.clone().into()));
     rig.all(1, |what| *what == Observation::Prepared).await;
@@ -375,7 +399,9 @@ async fn a_task_gets_its_environment_directory_and_mask_and_nothing_else() {
     let mut rig = Rig::new(Groups::Found);
     let mut order = gang(
         id(1, 1),
-        &["env | cut -d= -f1 | sort | grep -v '^_$'; pwd; umask; ls -l /proc/self/fd | grep -c ' -> '"],
+        &[
+            "env | cut -d= -f1 | sort | grep -v '^_$'; pwd; umask; ls -l /proc/self/fd | grep -c ' -> '",
+        ],
     );
     order.env.insert("SECRET".into(), "s3cret".into());
     order.workdir = "/usr".into();
@@ -405,7 +431,9 @@ async fn what_a_task_used_is_recorded() {
     let usage = ended.usage.unwrap();
     assert!(usage.cpu_ms >= 10 && usage.max_rss_bytes >= 1 << 19, "{usage:?}");
     // The task has the limit of open files that this process was started with, not the raised one.
-    let order = muster_backends::record::TaskDir::at(rig.task_dir(order.id, 0)).order().unwrap().unwrap();
-    let soft = order.open_files.or(rustix::process::getrlimit(rustix::process::Resource::Nofile).current);
+    let order =
+        muster_backends::record::TaskDir::at(rig.task_dir(order.id, 0)).order().unwrap().unwrap();
+    let soft =
+        order.open_files.or(rustix::process::getrlimit(rustix::process::Resource::Nofile).current);
     assert_eq!(rig.log(order.id, 0).trim().parse().ok(), soft);
 }

@@ -44,7 +44,11 @@ async fn a_killed_supervisor_is_a_lost_task(groups: Groups, means: &str, while_d
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_supervisor_is_swept_by_control_group() {
     let means = match Rig::new(Groups::Found).backend.as_ref().unwrap() {
-        backend if muster_backends::driver::Backend::capabilities(backend).kill_by.starts_with("cgroup") => {
+        backend
+            if muster_backends::driver::Backend::capabilities(backend)
+                .kill_by
+                .starts_with("cgroup") =>
+        {
             "control group"
         }
         _ => "environment tag",
@@ -93,7 +97,10 @@ async fn tasks_that_are_not_expected_are_ended_and_forgotten() {
     let dir = rig.task_dir(order.id, 0);
     until("its order to be forgotten", || !dir.join("order.json").exists()).await;
     let live = rig.path("state/jobs/.live");
-    until("the list of live tasks to be empty", || std::fs::read_dir(&live).unwrap().next().is_none()).await;
+    until("the list of live tasks to be empty", || {
+        std::fs::read_dir(&live).unwrap().next().is_none()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -175,11 +182,14 @@ async fn many_crashes_of_the_daemon_run_everything_once() {
     let mut rig = Rig::new(Groups::Found);
     let ran = rig.path("ran");
     std::fs::create_dir(&ran).unwrap();
-    let script =
-        format!("mkdir {}/$MUSTER_JOB_ID-$RANK || exit 99; exit $((MUSTER_JOB_ID % 7))", ran.display());
+    let script = format!(
+        "mkdir {}/$MUSTER_JOB_ID-$RANK || exit 99; exit $((MUSTER_JOB_ID % 7))",
+        ran.display()
+    );
     for job in 1..=20 {
         let order = gang(id(job, 1), &[script.as_str(), script.as_str()]);
-        // The daemon dies somewhere between Prepare and the end; its successor repeats what is outstanding.
+        // The daemon dies somewhere between Prepare and the end; its successor repeats what is
+        // outstanding.
         let mut prepared = std::collections::BTreeSet::new();
         let mut over = std::collections::BTreeMap::new();
         let mut crash_after = job % 6;
@@ -257,7 +267,8 @@ async fn a_task_at_the_gate_gives_up_once_no_daemon_was_there_for_its_patience()
     let order = gang(id(1, 1), &["echo ran"]);
     rig.execute(Command::Prepare(order.clone().into()));
     rig.all(1, |what| *what == Observation::Prepared).await;
-    // The same order once more, of another attempt, with little patience, and a supervisor whose daemon is gone at once.
+    // The same order once more, of another attempt, with little patience, and a supervisor whose
+    // daemon is gone at once.
     let told = rig.task_dir(order.id, 0).join("order.json");
     let mut record: OrderRecord = serde_json::from_slice(&std::fs::read(told).unwrap()).unwrap();
     assert!(record.gate_patience.is_some_and(|patience| patience >= Span::from_secs(60)));
@@ -272,15 +283,19 @@ async fn a_task_at_the_gate_gives_up_once_no_daemon_was_there_for_its_patience()
     let dir = TaskDir::at(rig.path("other"));
     dir.create().unwrap();
     dir.write_order(&record).unwrap();
-    let mut supervisor = std::process::Command::new(env!("CARGO_BIN_EXE_muster-supervise-for-tests"))
-        .arg("__supervise")
-        .arg(dir.path())
-        .stdin(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut supervisor =
+        std::process::Command::new(env!("CARGO_BIN_EXE_muster-supervise-for-tests"))
+            .arg("__supervise")
+            .arg(dir.path())
+            .stdin(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
     assert!(supervisor.wait().unwrap().success());
     let end = dir.ended().unwrap().unwrap().end;
-    assert!(matches!(&end, End::Refused(reason) if reason.contains("no daemon came back")), "{end:?}");
+    assert!(
+        matches!(&end, End::Refused(reason) if reason.contains("no daemon came back")),
+        "{end:?}"
+    );
     assert_eq!(std::fs::read_to_string(dir.log()).unwrap(), "");
     // One whose daemon is there has waited meanwhile, and runs.
     rig.execute(Command::Go(order.id));

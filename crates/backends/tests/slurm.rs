@@ -1,5 +1,5 @@
-//! Jobs as real programs print them: samples of Slurm 22.05 from a cluster of this project's own, and synthetic ones after the
-//! documented shapes of later versions, which say so in their names.
+//! Jobs as real programs print them: samples of Slurm 22.05 from a cluster of this project's own,
+//! and synthetic ones after the documented shapes of later versions, which say so in their names.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 
@@ -43,7 +43,10 @@ fn squeue_json_of_22_05() {
     let rows = job::from_json(&value).unwrap();
     insta::assert_snapshot!(lines(&rows));
     let gang = rows.iter().find(|row| row.name == "gang-2x8").unwrap();
-    assert_eq!((gang.id, gang.account.as_str(), gang.partition.as_str()), (1019, "vision", "batch"));
+    assert_eq!(
+        (gang.id, gang.account.as_str(), gang.partition.as_str()),
+        (1019, "vision", "batch")
+    );
     assert_eq!(gang.muster_id(), Some("gang-2x8"));
     assert_eq!(gang.start, Some(Time(1_795_370_656_000)));
 }
@@ -77,11 +80,13 @@ struct Shape {
     signal: Option<&'static str>,
 }
 
-/// A synthetic job as that version writes it: running on two nodes, or failed with 3, the third of an array that may run 24 hours.
+/// A synthetic job as that version writes it: running on two nodes, or failed with 3, the third of
+/// an array that may run 24 hours.
 fn synthetic(shape: Shape) -> serde_json::Value {
     use serde_json::json;
     let wrapped = |number: u64| json!({ "set": true, "infinite": false, "number": number });
-    let number = |number: u64| if shape.has_wrapped_numbers { wrapped(number) } else { json!(number) };
+    let number =
+        |number: u64| if shape.has_wrapped_numbers { wrapped(number) } else { json!(number) };
     let time = |secs: u64| if shape.has_wrapped_times { wrapped(secs) } else { json!(secs) };
     let state = |word: &str| if shape.has_state_list { json!([word]) } else { json!(word) };
     let exit = |code: u64| match shape.signal {
@@ -106,16 +111,13 @@ fn synthetic(shape: Shape) -> serde_json::Value {
     json!({ "meta": { "plugin": { "data_parser": shape.data_parser } }, "jobs": [job(73, "RUNNING", 0), job(74, "FAILED", 3)] })
 }
 
-/// Shapes after src/plugins/data_parser/*/parsers.c (PARSER_ARRAY(JOB_INFO), PROCESS_EXIT_CODE) of the branches 23.02 to 26.05, and of
-/// src/plugins/openapi/v0.0.37 and v0.0.38 before. None of these was printed by such a Slurm.
+/// Shapes after src/plugins/data_parser/*/parsers.c (PARSER_ARRAY(JOB_INFO), PROCESS_EXIT_CODE) of
+/// the branches 23.02 to 26.05, and of src/plugins/openapi/v0.0.37 and v0.0.38 before. None of
+/// these was printed by such a Slurm.
 #[test]
 fn the_same_synthetic_job_is_read_from_the_documented_shapes_of_21_08_to_26_05() {
-    let shape = |data_parser, has_wrapped_numbers, has_wrapped_times, has_state_list, signal| Shape {
-        data_parser,
-        has_wrapped_numbers,
-        has_wrapped_times,
-        has_state_list,
-        signal,
+    let shape = |data_parser, has_wrapped_numbers, has_wrapped_times, has_state_list, signal| {
+        Shape { data_parser, has_wrapped_numbers, has_wrapped_times, has_state_list, signal }
     };
     let shapes = [
         shape("v0.0.37 of 21.08, v0.0.38 of 22.05", false, false, false, None),
@@ -193,7 +195,10 @@ fn squeue_lines_where_there_is_no_json() {
     let one = fields.join(&SEPARATOR.to_string());
     let rows = job::from_squeue(&format!("{array}\n{one}\nsomething else\n"));
     assert_eq!(rows.len(), 2, "a line that is none is passed over");
-    assert_eq!((rows[0].array, rows[0].name.as_str(), rows[0].end), (Some(1046), "array waits | ^", None));
+    assert_eq!(
+        (rows[0].array, rows[0].name.as_str(), rows[0].end),
+        (Some(1046), "array waits | ^", None)
+    );
     assert_eq!((rows[1].array, NativeJob::gpus_of(&rows[1].tres_asked)), (None, 16));
     assert_eq!(rows[1].time_limit.unwrap().as_secs(), 36 * 3600);
 }

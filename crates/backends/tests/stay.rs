@@ -1,5 +1,5 @@
-//! Supervisors that take one short task after the other: each task has its own records, and what happens to a supervisor
-//! that waits costs no task its run.
+//! Supervisors that take one short task after the other: each task has its own records, and what
+//! happens to a supervisor that waits costs no task its run.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod common;
@@ -24,8 +24,10 @@ async fn a_supervisor_takes_the_next_task_and_keeps_their_records_apart() {
     for groups in [Groups::Found, Groups::None] {
         let mut rig = Rig::new(groups);
         // Uses some 60 MB, leaves a child behind that must not outlive it, and exits with 3.
-        let first =
-            gang(id(1, 1), &["x=$(head -c 60000000 /dev/zero | tr '\\0' x); sleep 600 & echo one; exit 3"]);
+        let first = gang(
+            id(1, 1),
+            &["x=$(head -c 60000000 /dev/zero | tr '\\0' x); sleep 600 & echo one; exit 3"],
+        );
         assert_eq!(run(&mut rig, &first).await, TaskExit::Code { code: 3 });
         let leaves = rig.supervisor_pid(first.id, 0);
 
@@ -41,7 +43,8 @@ async fn a_supervisor_takes_the_next_task_and_keeps_their_records_apart() {
         for (order, log) in [(&first, "one\n"), (&second, "two\n"), (&third, "three\n")] {
             assert_eq!(rig.log(order.id, 0), log);
         }
-        let ended = |order: &GangOrder| TaskDir::at(rig.task_dir(order.id, 0)).ended().unwrap().unwrap();
+        let ended =
+            |order: &GangOrder| TaskDir::at(rig.task_dir(order.id, 0)).ended().unwrap().unwrap();
         let memory = |order: &GangOrder| ended(order).usage.unwrap().max_rss_bytes;
         assert!(memory(&second) > 50_000_000, "{}", memory(&second));
         assert!(memory(&third) < 30_000_000, "the memory of the task before: {}", memory(&third));
@@ -102,7 +105,10 @@ async fn a_handed_task_is_found_after_a_restart_and_its_supervisor_does_not_mix_
         let (task, _, what) = rig.next().await;
         seen.push((task, what));
     }
-    assert!(seen.contains(&(first.id, Observation::Exited(TaskExit::Code { code: 0 }))), "{seen:?}");
+    assert!(
+        seen.contains(&(first.id, Observation::Exited(TaskExit::Code { code: 0 }))),
+        "{seen:?}"
+    );
     assert!(seen.contains(&(second.id, Observation::Started)), "{seen:?}");
     rig.execute(common::stop(first.id));
     rig.execute(common::stop(second.id));

@@ -1,5 +1,5 @@
-//! System mode: each job as its submitter, and nothing that root does can be bent by a user. Needs root, so these
-//! are ignored elsewhere; the test command runs them where it is root.
+//! System mode: each job as its submitter, and nothing that root does can be bent by a user. Needs
+//! root, so these are ignored elsewhere; the test command runs them where it is root.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod common;
@@ -112,7 +112,9 @@ async fn root_enters_no_directory_for_a_user() {
     for (job, workdir) in [(1, closed.as_path()), (2, link.as_path()), (3, Path::new("/root"))] {
         let refused = GangOrder { workdir: workdir.into(), ..order(id(job, 1), 0, "true") };
         rig.execute(Command::Prepare(refused.into()));
-        let Observation::Refused { reason } = rig.next().await.2 else { panic!("{workdir:?} was entered") };
+        let Observation::Refused { reason } = rig.next().await.2 else {
+            panic!("{workdir:?} was entered")
+        };
         assert!(reason.contains("working directory"), "{reason}");
     }
 }
@@ -122,7 +124,8 @@ async fn root_enters_no_directory_for_a_user() {
 async fn root_opens_no_output_file_for_a_user() {
     let mut rig = system();
     let home = home(&rig, 0);
-    let files = |output: &Path| OutputFiles { output: Some(output.display().to_string()), error: None };
+    let files =
+        |output: &Path| OutputFiles { output: Some(output.display().to_string()), error: None };
     // 1. What the user may write is written as the user.
     let own = home.join("new/out-%j.txt");
     let job = GangOrder { files: files(&own), ..order(id(1, 1), 0, "echo mine") };
@@ -158,7 +161,8 @@ async fn an_environment_cannot_make_root_load_or_run_anything() {
     let mut rig = system();
     let home = home(&rig, 0);
     let mark = home.join("ran-as");
-    // A program of the user's in front of PATH, and every variable by which a loader or a shell runs a file.
+    // A program of the user's in front of PATH, and every variable by which a loader or a shell
+    // runs a file.
     let tool = home.join("id");
     std::fs::write(&tool, format!("#!/bin/sh\n/usr/bin/id -u >> {}\n", mark.display())).unwrap();
     std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -176,8 +180,12 @@ async fn an_environment_cannot_make_root_load_or_run_anything() {
     }
     assert_eq!(rig.run(&bad).await, TaskExit::Code { code: 0 });
     let ran = std::fs::read_to_string(&mark).unwrap();
-    assert!(ran.lines().count() > 0 && ran.lines().all(|uid| uid == user(0).uid.to_string()), "{ran}");
-    // The loader complained only as the user, once root was given up: root's processes never saw the variables.
+    assert!(
+        ran.lines().count() > 0 && ran.lines().all(|uid| uid == user(0).uid.to_string()),
+        "{ran}"
+    );
+    // The loader complained only as the user, once root was given up: root's processes never saw
+    // the variables.
     let supervisors = std::fs::read_to_string("/proc/self/environ").unwrap();
     assert!(!supervisors.contains("evil.so"));
 }
@@ -188,13 +196,16 @@ async fn a_log_path_cannot_be_planted() {
     let mut rig = system();
     let job = id(1, 1);
     let dir = rig.task_dir(job, 0);
-    // What a user would do if the directory were theirs; root made it here, or it could not be done at all.
+    // What a user would do if the directory were theirs; root made it here, or it could not be done
+    // at all.
     std::fs::create_dir_all(&dir).unwrap();
     let victim = rig.path("victim");
     std::fs::write(&victim, "untouched").unwrap();
     symlink(&victim, dir.join("output.log")).unwrap();
     rig.execute(Command::Prepare(order(job, 0, "echo overwritten").into()));
-    let Observation::Refused { reason } = rig.next().await.2 else { panic!("a planted log was used") };
+    let Observation::Refused { reason } = rig.next().await.2 else {
+        panic!("a planted log was used")
+    };
     assert!(reason.contains("log"), "{reason}");
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "untouched");
     // And no user can: every directory on the way is root's alone.
@@ -251,7 +262,10 @@ async fn a_task_speaks_of_its_own_progress_and_of_no_other() {
     let victim = order(id(1, 1), 0, script);
     rig.start(&victim).await;
     let (_, _, what) = rig.next().await;
-    assert!(matches!(&what, Observation::Checkpointed(noted) if &*noted.label == "own"), "{what:?}");
+    assert!(
+        matches!(&what, Observation::Checkpointed(noted) if &*noted.label == "own"),
+        "{what:?}"
+    );
     let pipes = rig.path("run/checkpoints");
     let script = format!(
         "for pipe in {0}/1.*; do echo listed; done; ls {0} && exit 1; \

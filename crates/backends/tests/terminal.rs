@@ -28,8 +28,13 @@ impl Person {
         let path = rig.backend().task_socket(id, Rank(0)).unwrap();
         let mut stream = session::connect(&path).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        let hello =
-            Hello::Terminal { target, term: Some("dumb".into()), rows: 33, cols: 111, command: Vec::new() };
+        let hello = Hello::Terminal {
+            target,
+            term: Some("dumb".into()),
+            rows: 33,
+            cols: 111,
+            command: Vec::new(),
+        };
         stream.write_all(&open(&hello)).unwrap();
         Self { stream, decoder: Decoder::default(), shown: String::new(), last: None }
     }
@@ -105,7 +110,9 @@ async fn a_shell_beside_a_task_shares_its_place_and_ends_with_it() {
     rig.start(&order).await;
 
     let mut person = Person::at(&rig, order.id, Target::Auto);
-    person.types("echo place=$PWD gpus=$CUDA_VISIBLE_DEVICES job=$MUSTER_JOB_ID term=$TERM; stty size\n");
+    person.types(
+        "echo place=$PWD gpus=$CUDA_VISIBLE_DEVICES job=$MUSTER_JOB_ID term=$TERM; stty size\n",
+    );
     person.sees("place=/usr gpus=0 job=1 term=dumb");
     person.sees("33 111");
     person.stream.write_all(&Frame::Window { rows: 20, cols: 60 }.encode()).unwrap();
@@ -116,7 +123,9 @@ async fn a_shell_beside_a_task_shares_its_place_and_ends_with_it() {
     // Another one is ended with the task, and what it started too.
     let mut other = Person::at(&rig, order.id, Target::Shell);
     other.types("sleep 1000 & echo pid=$!=\n");
-    other.until("a pid", |person| person.shown.split("pid=").nth(2).is_some_and(|rest| rest.contains('=')));
+    other.until("a pid", |person| {
+        person.shown.split("pid=").nth(2).is_some_and(|rest| rest.contains('='))
+    });
     let pid = other.shown.split("pid=").nth(2).unwrap().split('=').next().unwrap().parse().unwrap();
     assert!(is_running(pid));
     rig.execute(stop(order.id));
@@ -132,8 +141,11 @@ async fn a_person_who_leaves_hangs_up_only_the_shell() {
     rig.start(&order).await;
     let mut person = Person::at(&rig, order.id, Target::Shell);
     person.types("echo pid=$$=\n");
-    person.until("a pid", |person| person.shown.split("pid=").nth(2).is_some_and(|rest| rest.contains('=')));
-    let pid = person.shown.split("pid=").nth(2).unwrap().split('=').next().unwrap().parse().unwrap();
+    person.until("a pid", |person| {
+        person.shown.split("pid=").nth(2).is_some_and(|rest| rest.contains('='))
+    });
+    let pid =
+        person.shown.split("pid=").nth(2).unwrap().split('=').next().unwrap().parse().unwrap();
     drop(person);
     until("the shell to end", || !is_running(pid)).await;
     rig.execute(stop(order.id));
@@ -150,7 +162,9 @@ async fn what_cannot_be_attached_is_said() {
     // Noise on the socket ends that connection and nothing else.
     let path = rig.backend().task_socket(order.id, Rank(0)).unwrap();
     let mut guest = session::connect(&path).unwrap();
-    guest.write_all(b"{\"hello\":\"control\"}\n{\"do\":\"stop\",\"cause\":\"cancelled\"}\n").unwrap();
+    guest
+        .write_all(b"{\"hello\":\"control\"}\n{\"do\":\"stop\",\"cause\":\"cancelled\"}\n")
+        .unwrap();
     assert_eq!(guest.read(&mut [0; 9]).unwrap(), 0, "a client was taken for the daemon");
     for noise in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 70_000], b"{}\n", b"\n"] {
         let mut stream = socket::connect(&path).unwrap();

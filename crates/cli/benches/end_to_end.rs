@@ -1,8 +1,10 @@
-//! What a user waits for, measured on the built binary with real processes: submit to running, an array from end to end,
-//! `muster ps`, long lists and a snapshot of them, a batch of advice. Prints one table, or JSON with `--json`; every figure has its goal beside it. It uses a home of its own,
-//! stops its daemon, and asserts nothing: figures are for reading.
+//! What a user waits for, measured on the built binary with real processes: submit to running, an
+//! array from end to end, `muster ps`, long lists and a snapshot of them, a batch of advice. Prints
+//! one table, or JSON with `--json`; every figure has its goal beside it. It uses a home of its
+//! own, stops its daemon, and asserts nothing: figures are for reading.
 //!
-//! `cargo bench -p muster --bench end_to_end [-- --json] [--samples N] [--only submit,array,ps,long,advise]`
+//! `cargo bench -p muster --bench end_to_end [-- --json] [--samples N] [--only
+//! submit,array,ps,long,advise]`
 
 #![allow(clippy::unwrap_used, reason = "a bench that cannot unwrap has nothing to report")]
 
@@ -45,12 +47,14 @@ fn main() -> ExitCode {
     if let [word, socket] = args.as_slice()
         && word == STAMP
     {
-        let _nobody_listens = UnixDatagram::unbound().and_then(|to| to.send_to(&now.to_ne_bytes(), socket));
+        let _nobody_listens =
+            UnixDatagram::unbound().and_then(|to| to.send_to(&now.to_ne_bytes(), socket));
         return ExitCode::SUCCESS;
     }
     let value = |name: &str| args.iter().skip_while(|arg| *arg != name).nth(1);
     let samples = value("--samples").map_or(200, |count| count.parse().unwrap());
-    let wanted = |part: &str| value("--only").is_none_or(|only| only.split(',').any(|name| name == part));
+    let wanted =
+        |part: &str| value("--only").is_none_or(|only| only.split(',').any(|name| name == part));
 
     let bench = Bench::new();
     let mut rows = Vec::new();
@@ -101,8 +105,11 @@ impl Bench {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let bench = Self { home, stamps, client, runtime };
         let gpus = format!("--virtual-gpus={SLOTS}");
-        let mut daemon =
-            bench.command(&["serve", "--background", &gpus]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut daemon = bench
+            .command(&["serve", "--background", &gpus])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut said = [0; 1];
         daemon.stdout.take().unwrap().read_exact(&mut said).unwrap();
         assert_eq!(said, *b"1", "the daemon did not start");
@@ -230,13 +237,16 @@ impl Bench {
         Row::times(&format!("`muster ps` of {KNOWN_JOBS} jobs, cold"), times, "<= 50 ms median")
     }
 
-    /// Lists and a snapshot of many jobs that wait, and what each takes of the daemon's memory beyond what it has before.
+    /// Lists and a snapshot of many jobs that wait, and what each takes of the daemon's memory
+    /// beyond what it has before.
     fn long(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         let mut known = 0;
         for jobs in LONG {
             for number in (known..jobs).step_by(TEXT) {
-                let name = |nth| format!("{{name: long-{nth}, gpus: 1, time: 1h, hold: true, run: 'true'}}");
+                let name = |nth| {
+                    format!("{{name: long-{nth}, gpus: 1, time: 1h, hold: true, run: 'true'}}")
+                };
                 let text: Vec<String> = (number..number + TEXT).map(name).collect();
                 let mut request = self.request(&format!("long-{number}"), &json!({}));
                 request.source = text.join("\n---\n");
@@ -250,18 +260,21 @@ impl Bench {
                 ("ps -n 200", &["ps", "-n", "200"]),
                 ("whatif --snapshot-out", &["whatif", "--snapshot-out", &out]),
             ];
-            rows.extend(asked.iter().map(|(what, args)| self.beside(&format!("{what}, {jobs} jobs"), args)));
+            rows.extend(
+                asked.iter().map(|(what, args)| self.beside(&format!("{what}, {jobs} jobs"), args)),
+            );
         }
         rows
     }
 
-    /// A verb five times and once more: how long it takes, how much memory of the daemon, and how long a question waits beside it at
-    /// most.
+    /// A verb five times and once more: how long it takes, how much memory of the daemon, and how
+    /// long a question waits beside it at most.
     fn beside(&self, what: &str, args: &[&str]) -> Row {
         let pid = self.runtime.block_on(self.client.info()).unwrap().pid;
         let before = self.mib("VmRSS:").unwrap();
         std::fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
-        let start = || self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let start =
+            || self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let time = |_| {
             let from = Instant::now();
             assert!(start().wait().unwrap().success());
@@ -297,7 +310,8 @@ impl Bench {
             "edge_or_dev",
         ];
         let line = |number: usize| {
-            let flag = |(bit, name): (usize, &&str)| format!(",\"{name}\":{}", number >> bit & 1 == 1);
+            let flag =
+                |(bit, name): (usize, &&str)| format!(",\"{name}\":{}", number >> bit & 1 == 1);
             let flags: String = flags.iter().enumerate().map(flag).collect();
             format!("{{\"nodes\":{}{flags}}}\n", number / 64 % 157 + 1)
         };
@@ -325,14 +339,20 @@ impl Bench {
     /// What the daemon holds by now.
     fn memory(&self) -> Option<Row> {
         let values = vec![("now MiB", self.mib("VmRSS:")?), ("peak MiB", self.mib("VmHWM:")?)];
-        Some(Row { what: "memory of the daemon after that".to_owned(), values, samples: 1, goal: "" })
+        Some(Row {
+            what: "memory of the daemon after that".to_owned(),
+            values,
+            samples: 1,
+            goal: "",
+        })
     }
 
     /// A figure of the daemon's memory in MiB.
     fn mib(&self, name: &str) -> Option<f64> {
         let info = self.runtime.block_on(self.client.info()).unwrap();
         let status =
-            std::fs::read_to_string(Path::new("/proc").join(info.pid.to_string()).join("status")).ok()?;
+            std::fs::read_to_string(Path::new("/proc").join(info.pid.to_string()).join("status"))
+                .ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         Some(line.split_whitespace().next()?.parse::<f64>().ok()? / 1024.0)
     }

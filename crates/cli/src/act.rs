@@ -1,4 +1,5 @@
-//! Does the same to many jobs: finds them, asks where many would be changed that nobody typed, and tells per job what it came to.
+//! Does the same to many jobs: finds them, asks where many would be changed that nobody typed, and
+//! tells per job what it came to.
 
 use std::fmt::Write as _;
 use std::io::BufRead;
@@ -84,8 +85,13 @@ pub async fn run(app: &App, args: &ActArgs, action: BulkAction, word: &str) -> R
 }
 
 /// Sends as few requests as the daemon allows.
-async fn act(client: &Client, selected: &[Selected], action: BulkAction) -> Result<Vec<BulkResult>> {
-    let target = |selected: &Selected| BulkTarget { job: selected.target.job, index: selected.target.index };
+async fn act(
+    client: &Client,
+    selected: &[Selected],
+    action: BulkAction,
+) -> Result<Vec<BulkResult>> {
+    let target =
+        |selected: &Selected| BulkTarget { job: selected.target.job, index: selected.target.index };
     let mut results = Vec::with_capacity(selected.len());
     for chunk in selected.chunks(AT_ONCE) {
         let request = BulkRequest { action, targets: chunk.iter().map(target).collect() };
@@ -94,7 +100,8 @@ async fn act(client: &Client, selected: &[Selected], action: BulkAction) -> Resu
     Ok(results)
 }
 
-/// Prints what was done on stdout and what was refused on stderr. The exit code is that of the first refusal.
+/// Prints what was done on stdout and what was refused on stderr. The exit code is that of the
+/// first refusal.
 fn report(app: &App, output: Output, results: Vec<BulkResult>) -> Result<u8> {
     let code = results.iter().find(|result| !result.done).map_or(0, code_of);
     if output.json() {
@@ -148,9 +155,11 @@ fn dry_run(app: &App, args: &ActArgs, selected: &[Selected], word: &str) -> Resu
 fn confirmed(app: &App, selected: &[Selected], word: &str) -> Result<bool> {
     let jobs = count(selected);
     if !app.ui.can_ask() {
-        return Err(Failure::usage(format!("this would {word} {jobs}, and nobody is there to confirm it"))
-            .hint("add --yes to do it, or --dry-run to see which")
-            .into());
+        return Err(Failure::usage(format!(
+            "this would {word} {jobs}, and nobody is there to confirm it"
+        ))
+        .hint("add --yes to do it, or --dry-run to see which")
+        .into());
     }
     app.ui.status(list(&selected[..SHOWN.min(selected.len())]).trim_end());
     if selected.len() > SHOWN {

@@ -36,7 +36,8 @@ pub struct Global {
     /// Socket of the daemon; by default this user's own daemon, else the system's
     #[arg(long, global = true, env = "MUSTER_SOCKET", hide_env_values = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// Where jobs run and are looked for: local (the daemon, the default), slurm, or slurm@HOST over ssh
+    /// Where jobs run and are looked for: local (the daemon, the default), slurm, or slurm@HOST
+    /// over ssh
     #[arg(
         long,
         global = true,
@@ -49,9 +50,13 @@ pub struct Global {
 }
 
 /// Reads a whole number within bounds, both included; for options, in the words of files.
-pub fn whole(min: u32, max: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
+pub fn whole(
+    min: u32,
+    max: u32,
+) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
     move |text| {
-        parse_fact_value(text, Kind::Count { min, max, default: min }).map_err(|malformed| malformed.label)
+        parse_fact_value(text, Kind::Count { min, max, default: min })
+            .map_err(|malformed| malformed.label)
     }
 }
 

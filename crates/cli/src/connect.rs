@@ -51,7 +51,9 @@ pub fn find(global: &Global) -> Result<Client> {
     let shared_is_usual = Paths::shared_is_installed() && !Paths::home_is_named();
     if listens(&personal.socket) {
         if shared_is_usual {
-            eprintln!("note: your own daemon answers, not the shared one (end it: muster stop-daemon)");
+            eprintln!(
+                "note: your own daemon answers, not the shared one (end it: muster stop-daemon)"
+            );
         }
         return Ok(Client::new(personal.socket));
     }
@@ -84,8 +86,8 @@ fn comes_back(socket: &Path) -> bool {
     false
 }
 
-/// Waits for this user's own daemon where it runs and does not listen: it is starting, stopping, or its socket was removed, which it
-/// notices. Returns its process when it goes on not to listen.
+/// Waits for this user's own daemon where it runs and does not listen: it is starting, stopping, or
+/// its socket was removed, which it notices. Returns its process when it goes on not to listen.
 fn rebinds(paths: &Paths) -> Option<u32> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -105,15 +107,20 @@ fn elsewhere(global: &Global) -> Result<Option<Client>> {
     global.on.as_ref().map_or(Ok(None), On::client)
 }
 
-/// The same; with none running, starts one for this user. `virtual_gpus` is what it shall have, and what one that runs already
-/// must have.
-pub async fn find_or_start(global: &Global, virtual_gpus: Option<&VirtualGpus>, ui: &Ui) -> Result<Client> {
+/// The same; with none running, starts one for this user. `virtual_gpus` is what it shall have, and
+/// what one that runs already must have.
+pub async fn find_or_start(
+    global: &Global,
+    virtual_gpus: Option<&VirtualGpus>,
+    ui: &Ui,
+) -> Result<Client> {
     if let Some(client) = elsewhere(global)? {
         return match virtual_gpus {
             None => Ok(client),
-            Some(_) => {
-                Err(Failure::usage("--virtual-gpus is for the daemon of this machine, not for --on").into())
-            }
+            Some(_) => Err(Failure::usage(
+                "--virtual-gpus is for the daemon of this machine, not for --on",
+            )
+            .into()),
         };
     }
     match find(global) {
@@ -131,8 +138,8 @@ pub async fn find_or_start(global: &Global, virtual_gpus: Option<&VirtualGpus>, 
     }
 }
 
-/// Starts a daemon for this user. Where another one is just starting, or one that was killed still lets go of its state, looks
-/// again until either is through.
+/// Starts a daemon for this user. Where another one is just starting, or one that was killed still
+/// lets go of its state, looks again until either is through.
 async fn start_or_join(virtual_gpus: Option<&VirtualGpus>, ui: &Ui) -> Result<Client> {
     let socket = personal()?.socket;
     let deadline = Instant::now() + PATIENCE;
@@ -160,7 +167,9 @@ async fn start_or_join(virtual_gpus: Option<&VirtualGpus>, ui: &Ui) -> Result<Cl
 }
 
 fn is_shared_away(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<Failure>().is_some_and(|failure| failure.message == Failure::shared_away().message)
+    error
+        .downcast_ref::<Failure>()
+        .is_some_and(|failure| failure.message == Failure::shared_away().message)
 }
 
 fn personal() -> Result<Paths> {
@@ -240,13 +249,15 @@ pub fn hardware(nodes: &[NodeView]) -> String {
         }
         [(model, count)] => format!("{count} {what}{model} GPU{plural}"),
         _ => {
-            let each: Vec<String> = models.iter().map(|(model, count)| format!("{count} {model}")).collect();
+            let each: Vec<String> =
+                models.iter().map(|(model, count)| format!("{count} {model}")).collect();
             format!("{} {what}GPUs ({})", devices.len(), each.join(", "))
         }
     }
 }
 
-/// A daemon that runs must have the virtual GPUs that are asked for: they cannot change under its jobs.
+/// A daemon that runs must have the virtual GPUs that are asked for: they cannot change under its
+/// jobs.
 async fn agree(client: &Client, asked: &VirtualGpus) -> Result<()> {
     let info: DaemonInfo = client.info().await.map_err(Failure::from)?;
     let nodes = client.nodes().await.map_err(Failure::from)?.nodes;
@@ -255,11 +266,16 @@ async fn agree(client: &Client, asked: &VirtualGpus) -> Result<()> {
         return Ok(());
     }
     let other = match info.mode == Mode::System.word() {
-        true => format!("to have others: `muster serve --virtual-gpus {asked}` is a daemon of your own"),
+        true => {
+            format!("to have others: `muster serve --virtual-gpus {asked}` is a daemon of your own")
+        }
         false => "to have others: `muster stop-daemon --cancel`, then run this again".to_owned(),
     };
-    Err(Failure::usage(format!("a daemon is running with {}, not with {asked} virtual", hardware(&nodes)))
-        .hint("leave out --virtual-gpus to use what it has")
-        .hint(other)
-        .into())
+    Err(Failure::usage(format!(
+        "a daemon is running with {}, not with {asked} virtual",
+        hardware(&nodes)
+    ))
+    .hint("leave out --virtual-gpus to use what it has")
+    .hint(other)
+    .into())
 }

@@ -1,5 +1,6 @@
-//! `muster run python train.py`: a command without the `--` that stands before one. It is not run: `run train.yaml` and `run train.py`
-//! would mean different things by what happens to lie in a folder. The line to type is named instead.
+//! `muster run python train.py`: a command without the `--` that stands before one. It is not run:
+//! `run train.yaml` and `run train.py` would mean different things by what happens to lie in a
+//! folder. The line to type is named instead.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,13 +11,15 @@ use muster_backends::slurm::script::quote;
 use crate::args::{Cli, Command};
 use crate::exit::Failure;
 
-/// Returns the refusal that names the line with `--`, if the words are `run` and a program where files are expected.
+/// Returns the refusal that names the line with `--`, if the words are `run` and a program where
+/// files are expected.
 pub fn offered(words: &[String]) -> Option<Failure> {
     if words.iter().any(|word| word == "--") {
         return None;
     }
     let run = words.iter().position(|word| word == "run")?;
-    // The first place from which on the rest can be a command: before it stand options with their values.
+    // The first place from which on the rest can be a command: before it stand options with their
+    // values.
     let at = (run + 1..words.len()).find(|at| {
         let program = &words[*at];
         !program.starts_with('-') && is_program(program) && reads_as_command(words, *at)
@@ -44,7 +47,8 @@ fn reads_as_command(words: &[String], at: usize) -> bool {
     matches!(Cli::try_parse_from(tried), Ok(Cli { command: Command::Run(args), .. }) if args.files().is_empty())
 }
 
-/// Whether a shell would run it: an executable file by its path, or one of that name in the search path while no file here has it.
+/// Whether a shell would run it: an executable file by its path, or one of that name in the search
+/// path while no file here has it.
 fn is_program(word: &str) -> bool {
     let is_executable = |path: &Path| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)

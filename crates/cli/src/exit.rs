@@ -1,4 +1,5 @@
-//! Exit codes and the error that carries one. Every code is documented here, in `muster help` and in docs/cli.md.
+//! Exit codes and the error that carries one. Every code is documented here, in `muster help` and
+//! in docs/cli.md.
 
 use std::fmt;
 use std::path::Path;
@@ -14,7 +15,8 @@ pub const USAGE: u8 = 2;
 pub const NO_DAEMON: u8 = 3;
 /// There is no such job, element, node or queue.
 pub const NOT_FOUND: u8 = 4;
-/// What runs the jobs does not answer: Slurm's controller, its accounting, or munge. It may answer later.
+/// What runs the jobs does not answer: Slurm's controller, its accounting, or munge. It may answer
+/// later.
 pub const UNAVAILABLE: u8 = 5;
 /// A job did not answer a request in time; as timeout(1).
 pub const UNANSWERED: u8 = 124;
@@ -61,7 +63,13 @@ pub struct Failure {
 impl Failure {
     /// A failure with [`FAILURE`] and no hint.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { code: FAILURE, word: None, rendered: None, message: message.into(), hints: Vec::new() }
+        Self {
+            code: FAILURE,
+            word: None,
+            rendered: None,
+            message: message.into(),
+            hints: Vec::new(),
+        }
     }
 
     /// The command line is wrong.
@@ -76,14 +84,17 @@ impl Failure {
 
     /// Nobody listens.
     pub fn no_daemon() -> Self {
-        Self { code: NO_DAEMON, ..Self::new("no daemon is running") }
-            .hint("`muster run` starts one for this user; `muster serve` runs one in the foreground")
+        Self { code: NO_DAEMON, ..Self::new("no daemon is running") }.hint(
+            "`muster run` starts one for this user; `muster serve` runs one in the foreground",
+        )
     }
 
     /// This user's own daemon runs, as this process, and nobody can reach it.
     pub fn unreachable(pid: u32, socket: &Path) -> Self {
-        let message =
-            format!("your daemon runs as process {pid} and does not listen on {}", socket.display());
+        let message = format!(
+            "your daemon runs as process {pid} and does not listen on {}",
+            socket.display()
+        );
         Self { code: NO_DAEMON, ..Self::new(message) }
             .hint("its log says why")
             .hint(format!("`kill {pid}` ends it; jobs go on, and the next daemon finds them"))

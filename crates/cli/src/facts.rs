@@ -1,6 +1,6 @@
-//! What a workload is, as options: one per fact of the guide, and a file of facts under them. Verbs that decide from facts
-//! take these. Values are read by `spec`, as if they stood in a file, so that both are refused in the same words. Nothing
-//! here knows what follows from a fact.
+//! What a workload is, as options: one per fact of the guide, and a file of facts under them. Verbs
+//! that decide from facts take these. Values are read by `spec`, as if they stood in a file, so
+//! that both are refused in the same words. Nothing here knows what follows from a fact.
 
 use std::path::PathBuf;
 
@@ -59,7 +59,8 @@ pub struct RuleArgs {
     /// Set a number in the rules, such as multi-node=4; docs/advise.md lists them
     #[arg(long = "rule", value_name = "NAME=VALUE")]
     rules: Vec<String>,
-    /// Whose labels: Muster's, which correct the guide in 12 of its 256 cases, or the guide's exactly
+    /// Whose labels: Muster's, which correct the guide in 12 of its 256 cases, or the guide's
+    /// exactly
     #[arg(long, value_enum, value_name = "SET", default_value_t = RulesetArg::Default, hide_default_value = true)]
     ruleset: RulesetArg,
 }
@@ -117,7 +118,9 @@ impl FactArgs {
             None => Workload::default(),
             Some(path) => {
                 let text = source::read(path)?;
-                muster_spec::parse_facts(&text.source, text.file.as_deref()).map_err(Failure::from)?.into()
+                muster_spec::parse_facts(&text.source, text.file.as_deref())
+                    .map_err(Failure::from)?
+                    .into()
             }
         };
         self.apply(&mut workload)?;
@@ -185,8 +188,8 @@ impl RuleArgs {
             }
             let set = check_plain(name, value)
                 .and_then(|()| read(&format!("rules:\n  {name}: {value}\n")).map_err(plainly))?;
-            let threshold =
-                Threshold::find(&name.replace('_', "-")).expect("spec refuses what is no threshold");
+            let threshold = Threshold::find(&name.replace('_', "-"))
+                .expect("spec refuses what is no threshold");
             if seen.contains(&threshold) {
                 return Err(Failure::usage(format!("`--rule {name}` is given twice")).into());
             }
@@ -207,7 +210,8 @@ fn question(fact: Fact) -> String {
 /// Reads the value of a fact that was typed, with the bounds of the fact.
 pub fn stored(fact: Fact, text: &str) -> Result<u32, Failure> {
     check_plain(fact.name(), text)?;
-    let file = muster_spec::parse_facts(&format!("{}: {text}\n", fact.name()), None).map_err(plainly)?;
+    let file =
+        muster_spec::parse_facts(&format!("{}: {text}\n", fact.name()), None).map_err(plainly)?;
     Ok(file.facts.get(fact))
 }
 
@@ -250,7 +254,8 @@ mod tests {
             let read = stored(fact, text).map_err(|failure| failure.message);
             assert_eq!(read, expected.map_err(str::to_owned), "{text}");
         };
-        let no_count = |why: &str| format!("`nodes` is not a whole number from 1 to 10000000: {why}");
+        let no_count =
+            |why: &str| format!("`nodes` is not a whole number from 1 to 10000000: {why}");
         check(Fact::Nodes, "4", Ok(4));
         check(Fact::Nodes, "0", Err(&no_count("the smallest is 1")));
         check(Fact::Nodes, "-3", Err(&no_count("below 1")));
@@ -266,7 +271,10 @@ mod tests {
     fn a_value_cannot_smuggle_in_another() {
         for text in ["4\nbare_metal: true", "4 # four", "{a: 1}", "[4]", "'4'", "&a 4", "*a", ""] {
             let refused = stored(Fact::Nodes, text).unwrap_err().message;
-            assert!(refused.starts_with("`nodes` is a number, `true` or `false`, not `"), "{refused}");
+            assert!(
+                refused.starts_with("`nodes` is a number, `true` or `false`, not `"),
+                "{refused}"
+            );
         }
     }
 }

@@ -35,7 +35,13 @@ pub async fn follow(app: &App, client: &Client, target: Target, which: Which) ->
     copy(app, client, target, which, true).await
 }
 
-async fn copy(app: &App, client: &Client, target: Target, which: Which, follow: bool) -> Result<()> {
+async fn copy(
+    app: &App,
+    client: &Client,
+    target: Target,
+    which: Which,
+    follow: bool,
+) -> Result<()> {
     let query = LogQuery {
         index: target.index,
         rank: which.rank,
@@ -44,7 +50,8 @@ async fn copy(app: &App, client: &Client, target: Target, which: Which, follow: 
         tail: which.tail,
         offset: None,
     };
-    // Without a daemon the files are read here anyway, and looking the job up would cost a question to Slurm.
+    // Without a daemon the files are read here anyway, and looking the job up would cost a question
+    // to Slurm.
     let named = match client.socket() {
         Some(_) => {
             let detail = client.job(target.job, target.index).await.map_err(Failure::from)?;
@@ -79,8 +86,15 @@ async fn kept(client: &Client, target: Target, query: LogQuery) -> Result<Stream
 /// Ranks whose output is followed together at most: each is a connection of its own.
 const MOST_FOLLOWED: u32 = 256;
 
-/// Copies the lines of all ranks to stdout, each behind its rank: rank by rank, or as they come until the tasks have ended.
-pub async fn all(app: &App, client: &Client, target: Target, which: Which, follow: bool) -> Result<()> {
+/// Copies the lines of all ranks to stdout, each behind its rank: rank by rank, or as they come
+/// until the tasks have ended.
+pub async fn all(
+    app: &App,
+    client: &Client,
+    target: Target,
+    which: Which,
+    follow: bool,
+) -> Result<()> {
     let detail = client.job(target.job, target.index).await.map_err(Failure::from)?;
     let job = &detail.job;
     let placed = job.elements.iter().map(|element| element.tasks.len()).max().unwrap_or(0);
@@ -113,9 +127,9 @@ pub async fn all(app: &App, client: &Client, target: Target, which: Which, follo
             None => kept(client, target, query(rank)).await,
         };
         let stream = match opened {
-            Ok(stream) => {
-                stream.map(move |bytes| (rank, bytes)).chain(futures_util::stream::once(ended(rank)))
-            }
+            Ok(stream) => stream
+                .map(move |bytes| (rank, bytes))
+                .chain(futures_util::stream::once(ended(rank))),
             // One that has written nothing has no file.
             Err(ClientError::Api(body)) if body.code == "not_found" => {
                 silent.get_or_insert(body);
@@ -154,7 +168,11 @@ async fn ended(rank: u32) -> Numbered {
 }
 
 /// Copies whole lines, each behind its rank.
-async fn copy_lines(app: &App, streams: &mut SelectAll<BoxStream<'_, Numbered>>, width: usize) -> Result<()> {
+async fn copy_lines(
+    app: &App,
+    streams: &mut SelectAll<BoxStream<'_, Numbered>>,
+    width: usize,
+) -> Result<()> {
     let mut begun: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
     while let Some((rank, bytes)) = streams.next().await {
         let bytes = bytes.map_err(Failure::from)?;
@@ -178,8 +196,11 @@ async fn copy_lines(app: &App, streams: &mut SelectAll<BoxStream<'_, Numbered>>,
 /// Says how jobs ended, where it was not well.
 pub fn say_end(app: &App, rows: &[JobView]) {
     for row in rows {
-        let outcome =
-            row.elements.iter().filter_map(|element| element.outcome.as_ref()).find(|o| !o.is_success());
+        let outcome = row
+            .elements
+            .iter()
+            .filter_map(|element| element.outcome.as_ref())
+            .find(|o| !o.is_success());
         if let Some(outcome) = outcome {
             let outcome = muster_report::style::clean(&outcome.to_string()).into_owned();
             app.ui.status(&format!("job {} {}: {outcome}", row.job, row.state.word()));

@@ -1,4 +1,5 @@
-//! How jobs are named on the command line: `3`, `3[7]`, `3_7`, `train`, `train[7]`; on Slurm also by Muster's own id, `muster:1f2e…`.
+//! How jobs are named on the command line: `3`, `3[7]`, `3_7`, `train`, `train[7]`; on Slurm also
+//! by Muster's own id, `muster:1f2e…`.
 
 use std::str::FromStr;
 
@@ -57,7 +58,10 @@ impl FromStr for JobRef {
         let number = |text: &str| text.parse::<u32>().map_err(|_| malformed());
         if let Some((job, rest)) = text.split_once('[') {
             let index = rest.strip_suffix(']').ok_or_else(malformed)?;
-            return Ok(Self { job: Named::parse(job).ok_or_else(malformed)?, index: Some(number(index)?) });
+            return Ok(Self {
+                job: Named::parse(job).ok_or_else(malformed)?,
+                index: Some(number(index)?),
+            });
         }
         // As Slurm writes elements. Only after a number: names may hold underscores.
         if let Some((job, index)) = text.split_once('_')
@@ -81,8 +85,9 @@ impl Named {
 }
 
 impl JobRef {
-    /// Looks a name up: among jobs that have not ended, then among all. A number is taken at its word. Where numbers are given away again,
-    /// a name is resolved to the job's id, and the number means that job from then on.
+    /// Looks a name up: among jobs that have not ended, then among all. A number is taken at its
+    /// word. Where numbers are given away again, a name is resolved to the job's id, and the number
+    /// means that job from then on.
     pub async fn resolve(&self, client: &Client) -> Result<Target> {
         let (name, is_id) = match &self.job {
             Named::Number(job) => return Ok(Target { job: *job, index: self.index }),
@@ -111,7 +116,8 @@ pub enum Owner {
     Any,
 }
 
-/// Returns the job of a name: the one that has not ended, else the newest that has. One's own go before those of others.
+/// Returns the job of a name: the one that has not ended, else the newest that has. One's own go
+/// before those of others.
 ///
 /// # Errors
 /// When several that have not ended have the name.
@@ -134,13 +140,15 @@ async fn look_up(
     let own = own_name();
     for all in [false, true] {
         let user = (owner == Owner::Own).then(|| own.to_string());
-        let filter = JobFilter { all, user, name: pattern.map(str::to_owned), ..JobFilter::default() };
+        let filter =
+            JobFilter { all, user, name: pattern.map(str::to_owned), ..JobFilter::default() };
         let list = client.jobs(filter).await.map_err(Failure::from)?;
         let mut found: Vec<&JobView> = list.jobs.iter().filter(|job| is_meant(job)).collect();
         if found.iter().any(|job| job.user == own) {
             found.retain(|job| job.user == own);
         }
-        let live: Vec<&JobView> = found.iter().copied().filter(|job| !job.state.is_final()).collect();
+        let live: Vec<&JobView> =
+            found.iter().copied().filter(|job| !job.state.is_final()).collect();
         let one = match live.as_slice() {
             [] => found.iter().copied().max_by_key(|job| (job.submitted, job.job)),
             [one] => Some(*one),
@@ -168,7 +176,8 @@ fn ambiguous(said: &str, several: &[&JobView]) -> Failure {
         _ => job.job.to_string(),
     };
     let numbers: Vec<String> = several.iter().map(word).collect();
-    Failure::not_found(format!("`{said}` names several jobs: {}", numbers.join(", "))).hint("use the number")
+    Failure::not_found(format!("`{said}` names several jobs: {}", numbers.join(", ")))
+        .hint("use the number")
 }
 
 /// This user's name, as the daemon would know it.
@@ -176,8 +185,8 @@ pub fn own_name() -> UserName {
     KernelPeers.resolve(own_peer()).0
 }
 
-/// Whether a daemon of the machine would take this user for an admin. Asked before what cannot be undone; the daemon
-/// judges by itself.
+/// Whether a daemon of the machine would take this user for an admin. Asked before what cannot be
+/// undone; the daemon judges by itself.
 pub fn is_admin() -> bool {
     KernelPeers.resolve(own_peer()).1
 }

@@ -1,5 +1,6 @@
-//! Errors for programs: with `--json`, what would be `error:` and `hint:` lines is one line of JSON, on stderr too. Stdout holds data
-//! and nothing else, so that what a program reads there is never a refusal.
+//! Errors for programs: with `--json`, what would be `error:` and `hint:` lines is one line of
+//! JSON, on stderr too. Stdout holds data and nothing else, so that what a program reads there is
+//! never a refusal.
 
 use serde::Serialize;
 
@@ -26,9 +27,11 @@ struct Error<'a> {
     rendered: Option<&'a str>,
 }
 
-/// Returns whether the command line asks for JSON. It is read by itself, since it may be wrong as a whole.
+/// Returns whether the command line asks for JSON. It is read by itself, since it may be wrong as a
+/// whole.
 pub fn is_wanted(words: &[String]) -> bool {
-    let words: Vec<&str> = words.iter().map(String::as_str).take_while(|word| *word != "--").collect();
+    let words: Vec<&str> =
+        words.iter().map(String::as_str).take_while(|word| *word != "--").collect();
     let is_format = |pair: &[&str]| ["-o", "--output"].contains(&pair[0]) && pair[1] == "json";
     words.iter().any(|word| ["--json", "--output=json", "-ojson", "-o=json"].contains(word))
         || words.windows(2).any(is_format)
@@ -58,10 +61,16 @@ mod tests {
 
     #[test]
     fn json_is_asked_for_in_any_spelling_and_not_by_a_command() {
-        let wanted = |line: &str| is_wanted(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
-        for line in
-            ["ps --json", "--json ps", "ps -o json", "ps --output json", "ps --output=json", "ps -ojson"]
-        {
+        let wanted =
+            |line: &str| is_wanted(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        for line in [
+            "ps --json",
+            "--json ps",
+            "ps -o json",
+            "ps --output json",
+            "ps --output=json",
+            "ps -ojson",
+        ] {
             assert!(wanted(line), "{line}");
         }
         for line in ["ps", "run -- tool --json", "ps -o text", "show json"] {

@@ -1,5 +1,5 @@
-//! The `muster` binary: parses the command line and hands over. Verbs are in `cmd`, one file each; what they print is
-//! made in `muster-report`. Nothing here decides anything about jobs.
+//! The `muster` binary: parses the command line and hands over. Verbs are in `cmd`, one file each;
+//! what they print is made in `muster-report`. Nothing here decides anything about jobs.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail"))]
 
@@ -40,7 +40,8 @@ use crate::exit::{FAILURE, Failure};
 use crate::ui::Ui;
 
 fn main() -> ExitCode {
-    // The supervisor of a task is this binary, too: it must start fast and small, before anything else is set up.
+    // The supervisor of a task is this binary, too: it must start fast and small, before anything
+    // else is set up.
     let mut words = std::env::args_os();
     if words.nth(1).is_some_and(|verb| verb == "__supervise" || verb == "__exec") {
         return muster_backends::local::supervise::main(std::env::args_os());
@@ -76,10 +77,13 @@ fn run(app: &App, command: Command) -> Result<u8> {
     runtime.block_on(app.run(command))
 }
 
-/// Prints an error with its hints and answers its exit code. Whoever closed our stdout has seen enough.
+/// Prints an error with its hints and answers its exit code. Whoever closed our stdout has seen
+/// enough.
 fn report(ui: &Ui, error: &anyhow::Error) -> u8 {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
-        cause.downcast_ref::<std::io::Error>().is_some_and(|cause| cause.kind() == ErrorKind::BrokenPipe)
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|cause| cause.kind() == ErrorKind::BrokenPipe)
     };
     if error.chain().any(closed) {
         return 0;

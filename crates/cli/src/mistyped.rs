@@ -1,5 +1,6 @@
-//! Command lines that clap refuses and of which more is known than their spelling: facts under other people's names, options of
-//! a sibling, verbs that are not there. Everything else is told in clap's own words.
+//! Command lines that clap refuses and of which more is known than their spelling: facts under
+//! other people's names, options of a sibling, verbs that are not there. Everything else is told in
+//! clap's own words.
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
@@ -37,7 +38,9 @@ pub fn explained(error: &Error) -> Option<Failure> {
                 None => None,
             }
         }
-        ErrorKind::UnknownArgument if verbs.iter().any(|verb| OF_FACTS.contains(&verb.as_str())) => {
+        ErrorKind::UnknownArgument
+            if verbs.iter().any(|verb| OF_FACTS.contains(&verb.as_str())) =>
+        {
             option(verbs.last()?, word(ContextKind::InvalidArg)?)
         }
         ErrorKind::InvalidSubcommand if error.get(ContextKind::SuggestedSubcommand).is_none() => {
@@ -47,10 +50,14 @@ pub fn explained(error: &Error) -> Option<Failure> {
     }
 }
 
-/// Words of other schedulers and tools, and the verbs that do the same here. They are no aliases: what a script says then stands in
-/// every page of the manual, and words such as `stop` and `status` mean several things.
+/// Words of other schedulers and tools, and the verbs that do the same here. They are no aliases:
+/// what a script says then stands in every page of the manual, and words such as `stop` and
+/// `status` mean several things.
 const ELSEWHERE: [(&[&str], &str); 12] = [
-    (&["kill", "delete", "rm", "del", "scancel", "qdel", "bkill"], "`muster cancel JOB` ends a job"),
+    (
+        &["kill", "delete", "rm", "del", "scancel", "qdel", "bkill"],
+        "`muster cancel JOB` ends a job",
+    ),
     (&["stop"], "`muster cancel JOB` ends a job, `muster stop-daemon` the daemon"),
     (
         &["status", "stat", "state"],
@@ -76,7 +83,8 @@ fn meant(word: &str) -> Option<Failure> {
     Some(Failure::usage(format!("there is no `muster {word}`")).hint(*hint))
 }
 
-/// What clap says, as an error of the program: its first line, and the rest as it is shown to people.
+/// What clap says, as an error of the program: its first line, and the rest as it is shown to
+/// people.
 pub fn as_failure(error: &Error) -> Failure {
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
@@ -102,15 +110,21 @@ fn option(verb: &str, word: &str) -> Option<Failure> {
     let name = word.strip_prefix("--")?.split('=').next().filter(|name| !name.is_empty())?;
     let failure = |why: &str| Failure::usage(format!("there is no option `--{name}`: {why}"));
     let denied = name.strip_prefix("no-").map(|name| name.replace('-', "_"));
-    if let Some(fact) = denied.and_then(|name| Fact::WORKLOAD.iter().find(|fact| fact.name() == name)) {
+    if let Some(fact) =
+        denied.and_then(|name| Fact::WORKLOAD.iter().find(|fact| fact.name() == name))
+    {
         let option = fact.name().replace('_', "-");
         return Some(
-            failure("what is not given is no").hint(format!("a file is overruled with `--{option}=false`")),
+            failure("what is not given is no")
+                .hint(format!("a file is overruled with `--{option}=false`")),
         );
     }
     let command = Cli::command();
     let has = |verb: &str| {
-        command.find_subcommand(verb)?.get_arguments().find(|argument| argument.get_long() == Some(name))
+        command
+            .find_subcommand(verb)?
+            .get_arguments()
+            .find(|argument| argument.get_long() == Some(name))
     };
     if let Some(other) = OF_FACTS.iter().find(|other| **other != verb && has(other).is_some()) {
         return Some(failure(&format!("it is one of `muster {other}`")));
@@ -127,9 +141,16 @@ fn subcommand(verbs: &[String], word: &str) -> Failure {
     for verb in verbs {
         command = command.find_subcommand(verb).cloned().unwrap_or(command);
     }
-    let known: Vec<&str> =
-        command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name).collect();
-    let path = ["muster"].into_iter().chain(verbs.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
+    let known: Vec<&str> = command
+        .get_subcommands()
+        .filter(|verb| !verb.is_hide_set())
+        .map(clap::Command::get_name)
+        .collect();
+    let path = ["muster"]
+        .into_iter()
+        .chain(verbs.iter().map(String::as_str))
+        .collect::<Vec<_>>()
+        .join(" ");
     Failure::usage(format!("there is no `{path} {word}`"))
         .hint(format!("after `{path}`: {}", known.join(", ")))
 }

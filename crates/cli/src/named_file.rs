@@ -1,5 +1,5 @@
-//! Reads output from the file that a job's user named for it. The daemon of a shared machine is root and opens no path that a user
-//! named: this process, which runs as the user who asks, does.
+//! Reads output from the file that a job's user named for it. The daemon of a shared machine is
+//! root and opens no path that a user named: this process, which runs as the user who asks, does.
 
 use std::io::{self, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
@@ -41,7 +41,8 @@ pub struct NamedFile {
 /// Finds the file of a rank; `None` where Muster keeps the output.
 ///
 /// # Errors
-/// When the file is another user's and this process is root, or a start is named, of which the file says nothing.
+/// When the file is another user's and this process is root, or a start is named, of which the file
+/// says nothing.
 pub fn of(client: &Client, detail: &JobDetail, query: &LogQuery) -> Result<Option<NamedFile>> {
     // On Slurm the same process reads the file anyway.
     let pattern = detail.files.as_ref().and_then(|files| files.output.as_deref());
@@ -85,7 +86,12 @@ fn index(job: &JobView, query: &LogQuery) -> Option<u32> {
 }
 
 /// Opens the file; with `follow`, goes on until the task has ended.
-pub async fn open(client: &Client, target: Target, file: NamedFile, query: &LogQuery) -> Result<Stream> {
+pub async fn open(
+    client: &Client,
+    target: Target,
+    file: NamedFile,
+    query: &LogQuery,
+) -> Result<Stream> {
     let mut reading = Reading {
         client: client.clone(),
         target: Target { index: target.index.or(query.index), ..target },
@@ -108,7 +114,9 @@ pub async fn open(client: &Client, target: Target, file: NamedFile, query: &LogQ
             .into());
         }
         Err(error) => {
-            return Err(Failure::new(format!("cannot read {}: {error}", reading.path.display())).into());
+            return Err(
+                Failure::new(format!("cannot read {}: {error}", reading.path.display())).into()
+            );
         }
     }
     Ok(stream::unfold(reading, Reading::next).boxed())
@@ -152,7 +160,8 @@ impl Reading {
             if self.is_over {
                 return None;
             }
-            // 2. What comes. The end is asked for before the last look, so that what was written before it is read.
+            // 2. What comes. The end is asked for before the last look, so that what was written
+            //    before it is read.
             if self.looks.is_multiple_of(LOOKS_PER_QUESTION) {
                 match self.has_ended().await {
                     Ok(has_ended) => self.is_over = has_ended,

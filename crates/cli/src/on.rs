@@ -16,7 +16,8 @@ use crate::exit::Failure;
 use crate::jobref;
 use crate::ui::Ui;
 
-/// Between two looks at a queue of others for those who watch: kind to a controller that serves thousands.
+/// Between two looks at a queue of others for those who watch: kind to a controller that serves
+/// thousands.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// A place to run.
@@ -39,7 +40,9 @@ impl FromStr for On {
             "slurm" => Ok(On::Slurm),
             _ => match text.strip_prefix("slurm@") {
                 // ssh takes a dash for an option.
-                Some(host) if !host.is_empty() && !host.starts_with('-') => Ok(On::SlurmAt(host.to_owned())),
+                Some(host) if !host.is_empty() && !host.starts_with('-') => {
+                    Ok(On::SlurmAt(host.to_owned()))
+                }
                 _ => Err("expected local, slurm, or slurm@HOST".to_owned()),
             },
         }
@@ -53,8 +56,8 @@ impl On {
         if *self != On::Slurm {
             return Ok(None);
         }
-        let root =
-            Paths::delegated("slurm").map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+        let root = Paths::delegated("slurm")
+            .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
         let tools = match std::env::var_os("MUSTER_SLURM_BIN") {
             Some(folder) => Tools::new().in_folder(folder.into()),
             None => Tools::new(),
@@ -62,7 +65,9 @@ impl On {
         let program = std::env::current_exe().context("cannot find this program")?;
         let user = jobref::own_name();
         let (tools, rest) = match std::env::var("MUSTER_SLURMRESTD") {
-            Ok(address) if !address.is_empty() => (tools.without_token(), rest(&address, user.as_str())),
+            Ok(address) if !address.is_empty() => {
+                (tools.without_token(), rest(&address, user.as_str()))
+            }
             _ => (tools, None),
         };
         let settings = Settings { tools, rest, warn, program, user, root, look_again: LOOK_AGAIN };
@@ -70,8 +75,8 @@ impl On {
     }
 }
 
-/// Refuses a place that means nothing to a verb: nobody shall think that it was asked there. Verbs that ask nobody leave what
-/// `MUSTER_ON` says to others.
+/// Refuses a place that means nothing to a verb: nobody shall think that it was asked there. Verbs
+/// that ask nobody leave what `MUSTER_ON` says to others.
 pub fn agree(on: Option<&On>, asks: Asks) -> Result<()> {
     let is_typed = || {
         let words = std::env::args_os().take_while(|word| word != "--");
@@ -85,20 +90,23 @@ pub fn agree(on: Option<&On>, asks: Asks) -> Result<()> {
             .hint("with `--on local` it does")
             .into()),
         (Some(_), Asks::Nobody) if is_typed() => {
-            Err(Failure::usage("--on means nothing to this verb: it asks nobody who runs jobs").into())
+            Err(Failure::usage("--on means nothing to this verb: it asks nobody who runs jobs")
+                .into())
         }
         (Some(_), Asks::Nobody) => Ok(()),
     }
 }
 
-/// The slurmrestd at an address, with the token of the environment. One that cannot be asked is no reason to stop: Slurm's programs
-/// say the same.
+/// The slurmrestd at an address, with the token of the environment. One that cannot be asked is no
+/// reason to stop: Slurm's programs say the same.
 fn rest(address: &str, own: &str) -> Option<Rest> {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let (asked, token) = (set("SLURM_USER_NAME"), set("SLURM_JWT"));
     let rest = Rest::new(address, own, asked.as_deref(), token.as_deref());
-    rest.inspect_err(|error| warn(&format!("MUSTER_SLURMRESTD: {error}; Slurm's programs are asked instead")))
-        .ok()
+    rest.inspect_err(|error| {
+        warn(&format!("MUSTER_SLURMRESTD: {error}; Slurm's programs are asked instead"))
+    })
+    .ok()
 }
 
 fn warn(text: &str) {

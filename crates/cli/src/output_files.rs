@@ -1,4 +1,5 @@
-//! Files that a verb makes for people: all or none, and never over what is there unless that was asked for.
+//! Files that a verb makes for people: all or none, and never over what is there unless that was
+//! asked for.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -23,7 +24,8 @@ pub fn write_all(dir: &Path, files: &[(&str, String)], force: bool) -> Result<()
         .filter(|name| !force && dir.join(name).symlink_metadata().is_ok())
         .collect();
     if !there.is_empty() {
-        let what = format!("{} already holds {}; nothing was written", dir.display(), there.join(", "));
+        let what =
+            format!("{} already holds {}; nothing was written", dir.display(), there.join(", "));
         return Err(Failure { code: USAGE, ..Failure::new(what) }
             .hint("--force writes them anew, -o names another place")
             .into());
@@ -51,16 +53,18 @@ pub fn create(path: &Path, force: bool) -> Result<File> {
         false => options.create_new(true),
     };
     match options.open(path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            Err(Failure { code: USAGE, ..Failure::new(format!("{} is already there", path.display())) }
-                .hint("--force writes it anew, -o names another place")
-                .into())
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Failure {
+            code: USAGE,
+            ..Failure::new(format!("{} is already there", path.display()))
         }
+        .hint("--force writes it anew, -o names another place")
+        .into()),
         other => Ok(other.map_err(|error| unwritable("write", path, &error))?),
     }
 }
 
 /// What cannot be done to a path.
 fn unwritable(what: &str, path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("cannot {what} {}: {}", path.display(), plain(error))).hint("-o names another place")
+    Failure::new(format!("cannot {what} {}: {}", path.display(), plain(error)))
+        .hint("-o names another place")
 }

@@ -1,5 +1,6 @@
-//! `--on slurm@HOST`: the verb runs there, over ssh, where Slurm's programs and the file system of the nodes are. This very program is brought
-//! along once; nothing else is installed, and nothing stays running.
+//! `--on slurm@HOST`: the verb runs there, over ssh, where Slurm's programs and the file system of
+//! the nodes are. This very program is brought along once; nothing else is installed, and nothing
+//! stays running.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,7 +22,8 @@ use crate::exit::{FAILURE, Failure};
 const SSH: &str = "MUSTER_SSH";
 /// Where this program is kept there, below the home of its user. Nodes must see it for `verify`.
 const FOLDER: &str = ".local/share/muster/bin";
-/// Builds that nobody called for so long are removed when another is brought. Pre-flights of jobs that still wait call theirs by its name.
+/// Builds that nobody called for so long are removed when another is brought. Pre-flights of jobs
+/// that still wait call theirs by its name.
 const KEPT_DAYS: u32 = 90;
 /// What stands before what is asked for.
 const MARK: &str = "muster-asks";
@@ -36,13 +38,18 @@ pub fn run(app: &App, host: &str, command: &Command) -> Result<u8> {
         Command::Attach(_) => (&[][..], &[][..], true),
         _ => (&[][..], &[][..], false),
     };
-    let spoken = std::env::args_os().skip(1).map(OsString::into_string).collect::<Result<Vec<_>, _>>();
-    let spoken = spoken.map_err(|word| Failure::usage(format!("{} is not UTF-8 text", word.display())))?;
+    let spoken =
+        std::env::args_os().skip(1).map(OsString::into_string).collect::<Result<Vec<_>, _>>();
+    let spoken =
+        spoken.map_err(|word| Failure::usage(format!("{} is not UTF-8 text", word.display())))?;
     let mut words = own_words(spoken.into_iter());
     let text = match files {
         [] => None,
         files => {
-            let texts = files.iter().map(|file| texts::read(app, file, cures)).collect::<Result<Vec<_>>>()?;
+            let texts = files
+                .iter()
+                .map(|file| texts::read(app, file, cures))
+                .collect::<Result<Vec<_>>>()?;
             replace(&mut words, files)?;
             Some(texts.into_iter().map(|text| text.source).collect::<Vec<_>>().join("\n---\n"))
         }
@@ -64,8 +71,10 @@ pub fn run(app: &App, host: &str, command: &Command) -> Result<u8> {
     let status = match text {
         None => process.status().with_context(|| format!("cannot run {}", ssh[0]))?,
         Some(text) => {
-            let mut child =
-                process.stdin(Stdio::piped()).spawn().with_context(|| format!("cannot run {}", ssh[0]))?;
+            let mut child = process
+                .stdin(Stdio::piped())
+                .spawn()
+                .with_context(|| format!("cannot run {}", ssh[0]))?;
             if let Some(mut stdin) = child.stdin.take() {
                 // Who does not read it has ended, and its exit code says why.
                 let _ = stdin.write_all(text.as_bytes());
@@ -73,7 +82,8 @@ pub fn run(app: &App, host: &str, command: &Command) -> Result<u8> {
             child.wait()?
         }
     };
-    // It was reached a moment ago: 255 may be a job's own code, and where it is ssh's, ssh has said why.
+    // It was reached a moment ago: 255 may be a job's own code, and where it is ssh's, ssh has said
+    // why.
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILURE))
 }
 
@@ -100,7 +110,8 @@ fn own_words(words: impl Iterator<Item = String>) -> Vec<String> {
     own
 }
 
-/// Puts stdin in the place of files. A value of an option may look the same: what the words then mean tells.
+/// Puts stdin in the place of files. A value of an option may look the same: what the words then
+/// mean tells.
 fn replace(words: &mut Vec<String>, files: &[PathBuf]) -> Result<()> {
     let mut places = Vec::new();
     for (nth, file) in files.iter().enumerate() {
@@ -113,7 +124,9 @@ fn replace(words: &mut Vec<String>, files: &[PathBuf]) -> Result<()> {
         };
         let same = |at: &usize| Some(words[*at].as_str()) == file.to_str() && !places.contains(at);
         let place = (0..words.len()).filter(same).find(is_it);
-        places.push(place.with_context(|| format!("cannot find {} on the command line", file.display()))?);
+        places.push(
+            place.with_context(|| format!("cannot find {} on the command line", file.display()))?,
+        );
     }
     places.sort_unstable();
     for (nth, at) in places.iter().enumerate().rev() {
@@ -141,14 +154,17 @@ fn install(app: &App, host: &str) -> Result<String> {
     // 1. Its name is of its content: another build lies beside it.
     let own = std::env::current_exe().context("cannot find this program")?;
     let mut bytes = Vec::new();
-    File::open(&own).and_then(|mut file| file.read_to_end(&mut bytes)).context("cannot read this program")?;
+    File::open(&own)
+        .and_then(|mut file| file.read_to_end(&mut bytes))
+        .context("cannot read this program")?;
     let mut hasher = DefaultHasher::new();
     hasher.write(&bytes);
     let path = format!("{FOLDER}/muster-{:016x}", hasher.finish());
 
     // 2. What there is.
     // A shell may greet first.
-    let asked = format!("echo {MARK}; uname -sm; test -x ~/{path} && {{ touch ~/{path}; echo there; }}");
+    let asked =
+        format!("echo {MARK}; uname -sm; test -x ~/{path} && {{ touch ~/{path}; echo there; }}");
     let answer = said(host, &asked, &[])?;
     let mut lines = answer.lines().skip_while(|line| *line != MARK).skip(1);
     let theirs = lines.next().unwrap_or_default().to_owned();
@@ -156,11 +172,14 @@ fn install(app: &App, host: &str) -> Result<String> {
         return Ok(path);
     }
     let uname = rustix::system::uname();
-    let ours = format!("{} {}", uname.sysname().to_string_lossy(), uname.machine().to_string_lossy());
+    let ours =
+        format!("{} {}", uname.sysname().to_string_lossy(), uname.machine().to_string_lossy());
     if theirs != ours {
-        return Err(Failure::new(format!("{host} is `{theirs}`, and this program is for `{ours}`"))
-            .hint(format!("install muster there, and `ssh {host} muster …`"))
-            .into());
+        return Err(Failure::new(format!(
+            "{host} is `{theirs}`, and this program is for `{ours}`"
+        ))
+        .hint(format!("install muster there, and `ssh {host} muster …`"))
+        .into());
     }
 
     // 3. In one step: nobody runs half of it.

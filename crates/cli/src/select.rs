@@ -1,5 +1,6 @@
-//! Which jobs a verb acts on: numbers, ranges and names, or all of a user that match a filter. One selection for every verb that acts
-//! on many jobs. It must not act: what it finds can be shown first.
+//! Which jobs a verb acts on: numbers, ranges and names, or all of a user that match a filter. One
+//! selection for every verb that acts on many jobs. It must not act: what it finds can be shown
+//! first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -54,7 +55,8 @@ impl FromStr for Named {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = |text: &str| text.parse().ok().filter(|_| text.bytes().all(|c| c.is_ascii_digit()));
+        let number =
+            |text: &str| text.parse().ok().filter(|_| text.bytes().all(|c| c.is_ascii_digit()));
         if let Some((first, last)) = text.split_once('-')
             && let (Some(first), Some(last)) = (number(first), number(last))
             && first <= last
@@ -141,7 +143,8 @@ impl Selection {
         Ok(found)
     }
 
-    /// Returns the jobs that the filters match: of this user where no other is named, and not ended unless a final state is asked for.
+    /// Returns the jobs that the filters match: of this user where no other is named, and not ended
+    /// unless a final state is asked for.
     async fn matching(&self, client: &Client) -> Result<Vec<JobView>> {
         let user = match (self.user.as_deref(), client.socket()) {
             // Slurm's side has the same word for everybody.

@@ -8,7 +8,8 @@ use anyhow::Result;
 
 use crate::exit::{Failure, USAGE};
 
-/// Largest file that is read: a hundred times what any sensible spec needs; the parser refuses less.
+/// Largest file that is read: a hundred times what any sensible spec needs; the parser refuses
+/// less.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// What some editors and shells put before the first letter of a text.
@@ -55,7 +56,9 @@ pub fn jobs_or_script(path: &Path) -> Result<Content> {
         read => read?,
     };
     let is_named_so = path.extension().is_some_and(|end| end == "sbatch" || end == "slurm");
-    if source.starts_with("#!") && (is_named_so || source.lines().any(|line| line.starts_with(OPTION))) {
+    if source.starts_with("#!")
+        && (is_named_so || source.lines().any(|line| line.starts_with(OPTION)))
+    {
         return Ok(Content::Script(Text { source, file: Some(name) }));
     }
     if source.starts_with("#!") {
@@ -83,7 +86,8 @@ pub fn text(path: &Path, max_bytes: u64) -> Result<(String, String), Failure> {
     if bytes.len() as u64 > max_bytes {
         return Err(Failure::usage(format!("{name} is larger than {} MiB", max_bytes >> 20)));
     }
-    let text = String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{name} is not UTF-8 text")))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Failure::usage(format!("{name} is not UTF-8 text")))?;
     let text = without_mark(&text).map(str::to_owned).unwrap_or(text);
     Ok((name, text))
 }
@@ -95,7 +99,10 @@ pub fn without_mark(text: &str) -> Option<&str> {
 
 /// A file that cannot be read.
 pub fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure { code: USAGE, ..Failure::new(format!("cannot read {}: {}", path.display(), plain(error))) }
+    Failure {
+        code: USAGE,
+        ..Failure::new(format!("cannot read {}: {}", path.display(), plain(error)))
+    }
 }
 
 /// `./train.sh` for `train.sh`: what a shell would need, too.

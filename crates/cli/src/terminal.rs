@@ -1,7 +1,8 @@
-//! This terminal, connected to one in a job: raw mode while it lasts, window sizes forwarded, always restored.
+//! This terminal, connected to one in a job: raw mode while it lasts, window sizes forwarded,
+//! always restored.
 //!
-//! Frames are `muster_backends::local::session`'s; the daemon passes them through. `~.` at the start of a line leaves the session
-//! (as in ssh); what runs in it goes on.
+//! Frames are `muster_backends::local::session`'s; the daemon passes them through. `~.` at the
+//! start of a line leaves the session (as in ssh); what runs in it goes on.
 
 use std::io::{self, IsTerminal, Read, Write};
 
@@ -47,7 +48,8 @@ pub enum OwnEnd {
     Left,
 }
 
-/// Connects to the job's own terminal as soon as it runs, saying why while it does not, until it ends.
+/// Connects to the job's own terminal as soon as it runs, saying why while it does not, until it
+/// ends.
 pub async fn run_own(app: &App, client: &Client, target: Target) -> Result<OwnEnd> {
     let mut tracker = Tracker::of(client, &[target.job]);
     let mut keys = keys();
@@ -67,7 +69,8 @@ pub async fn run_own(app: &App, client: &Client, target: Target) -> Result<OwnEn
                         End::Refused(_) => {}
                     },
                     Err(ClientError::Api(body)) if body.code == "conflict" => {}
-                    // Its supervisor was just going; if it is the daemon that is gone, asking for changes says so.
+                    // Its supervisor was just going; if it is the daemon that is gone, asking for
+                    // changes says so.
                     Err(ClientError::Io(_)) => {}
                     Err(error) => return Err(Failure::from(error).into()),
                 }
@@ -110,7 +113,13 @@ impl Session {
         let query = AttachQuery { index: target.index, rank: Some(rank) };
         let mut stream = client.attach(target.job, query).await?;
         let (rows, cols) = window();
-        let hello = Hello::Terminal { target: which, term: std::env::var("TERM").ok(), rows, cols, command };
+        let hello = Hello::Terminal {
+            target: which,
+            term: std::env::var("TERM").ok(),
+            rows,
+            cols,
+            command,
+        };
         stream.write_all(&session::open(&hello)).await.map_err(ClientError::Io)?;
         Ok(Self { stream })
     }
@@ -126,8 +135,8 @@ impl Session {
 }
 
 impl Session {
-    /// Shows what is printed on the other side until it ends; it gets no input. The terminal there ends lines as terminals do, which
-    /// is undone here.
+    /// Shows what is printed on the other side until it ends; it gets no input. The terminal there
+    /// ends lines as terminals do, which is undone here.
     pub async fn watch(self) -> Result<End> {
         let (mut from_task, mut to_task) = tokio::io::split(self.stream);
         // Held to the end: a sender that is gone would mean that the person has left.
@@ -141,7 +150,8 @@ async fn pump(
     from_task: &mut (impl AsyncReadExt + Unpin),
     to_task: &mut (impl AsyncWriteExt + Unpin),
 ) -> Result<End> {
-    let mut resized = signal(SignalKind::window_change()).context("cannot hear of window changes")?;
+    let mut resized =
+        signal(SignalKind::window_change()).context("cannot hear of window changes")?;
     let mut terminated = signal(SignalKind::terminate()).context("cannot hear of termination")?;
     let mut hung_up = signal(SignalKind::hangup()).context("cannot hear of a hang-up")?;
     let mut decoder = Decoder::default();
@@ -193,9 +203,8 @@ fn show(bytes: &[u8]) -> Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.is_terminal() {
         true => stdout.write_all(bytes)?,
-        false => {
-            stdout.write_all(&bytes.iter().copied().filter(|byte| *byte != b'\r').collect::<Vec<_>>())?
-        }
+        false => stdout
+            .write_all(&bytes.iter().copied().filter(|byte| *byte != b'\r').collect::<Vec<_>>())?,
     }
     Ok(stdout.flush()?)
 }
@@ -234,8 +243,11 @@ impl Escape {
                 _ => {}
             }
             passed.push(key);
-            self.state =
-                if matches!(key, b'\r' | b'\n') { EscapeState::LineStart } else { EscapeState::Inside };
+            self.state = if matches!(key, b'\r' | b'\n') {
+                EscapeState::LineStart
+            } else {
+                EscapeState::Inside
+            };
         }
         Some(passed)
     }
@@ -244,8 +256,9 @@ impl Escape {
 /// What is typed.
 pub type Keys = UnboundedReceiver<Vec<u8>>;
 
-/// What is typed, read by a thread of its own: a terminal can only be read without blocking in a mode that it shares with the
-/// shell that started us. The thread ends with the process, so this is called once.
+/// What is typed, read by a thread of its own: a terminal can only be read without blocking in a
+/// mode that it shares with the shell that started us. The thread ends with the process, so this is
+/// called once.
 pub fn keys() -> Keys {
     let (sender, receiver) = unbounded_channel();
     std::thread::spawn(move || {
@@ -269,7 +282,8 @@ impl Raw {
         let saved = tcgetattr(io::stdin()).context("cannot read the terminal's mode")?;
         let mut raw = saved.clone();
         raw.make_raw();
-        tcsetattr(io::stdin(), OptionalActions::Drain, &raw).context("cannot set the terminal's mode")?;
+        tcsetattr(io::stdin(), OptionalActions::Drain, &raw)
+            .context("cannot set the terminal's mode")?;
         Ok(Self { saved })
     }
 }

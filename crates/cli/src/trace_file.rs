@@ -1,5 +1,6 @@
-//! Opens traces that people name, plain or packed with gzip, and hands out their jobs line by line: memory does not grow with
-//! the file. What stands in a line is known to `muster-spec`; nothing here looks into a row.
+//! Opens traces that people name, plain or packed with gzip, and hands out their jobs line by line:
+//! memory does not grow with the file. What stands in a line is known to `muster-spec`; nothing
+//! here looks into a row.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -140,13 +141,23 @@ impl Opened {
             .hint("without `--strict` they are counted, shown and left out")
             .into()),
             None if good_count == 0 => Err(empty(&name).into()),
-            _ => Ok(Streamed { name, format, procs: reader.procs(), zero: reader.zero(), bad, bad_count }),
+            _ => Ok(Streamed {
+                name,
+                format,
+                procs: reader.procs(),
+                zero: reader.zero(),
+                bad,
+                bad_count,
+            }),
         }
     }
 }
 
 /// Hands every line of another list to `each`, plain or packed with gzip; `-` is stdin.
-pub fn lines(path: &Path, each: &mut dyn FnMut(&str) -> Result<(), Failure>) -> Result<(), Failure> {
+pub fn lines(
+    path: &Path,
+    each: &mut dyn FnMut(&str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let mut lines = Lines::open(path)?;
     while let Some(line) = lines.next()? {
         each(line)?;
@@ -220,7 +231,8 @@ impl Lines {
 
     /// Nobody writes traces like this.
     fn unknown(&self, head: &[&str]) -> Failure {
-        let first = head.iter().map(|line| line.trim()).find(|line| !line.is_empty()).unwrap_or_default();
+        let first =
+            head.iter().map(|line| line.trim()).find(|line| !line.is_empty()).unwrap_or_default();
         let name = &self.name;
         if first.starts_with("version https://git-lfs.github.com/") {
             return Failure::usage(format!("{name} is a pointer of Git LFS, not the data itself"))
@@ -230,8 +242,10 @@ impl Lines {
             return Failure::usage(format!("{name} is a page or XML, not a trace"))
                 .hint("a download that needs a login often leaves such a page");
         }
-        Failure::usage(format!("{name} is in no format that is known"))
-            .hint(format!("`--format` names one: {}; docs/traces.md has what each looks like", formats()))
+        Failure::usage(format!("{name} is in no format that is known")).hint(format!(
+            "`--format` names one: {}; docs/traces.md has what each looks like",
+            formats()
+        ))
     }
 
     fn next(&mut self) -> Result<Option<&str>, Failure> {
@@ -245,8 +259,8 @@ impl Lines {
         Ok(is_there.then_some(&self.line))
     }
 
-    /// Reads the next line of the file, without its end; false where there is none. What is no UTF-8, as in old headers, is
-    /// replaced.
+    /// Reads the next line of the file, without its end; false where there is none. What is no
+    /// UTF-8, as in old headers, is replaced.
     fn read_line(&mut self) -> Result<bool, Failure> {
         let mut bytes = mem::take(&mut self.line).into_bytes();
         bytes.clear();
@@ -259,8 +273,11 @@ impl Lines {
             bytes.pop();
         } else if bytes.len() as u64 > MAX_LINE_BYTES {
             let limit_mib = MAX_LINE_BYTES >> 20;
-            return Err(Failure::usage(format!("{} has a line of more than {limit_mib} MiB", self.name))
-                .hint("a list in JSON is read in lines: jq . FILE | muster … -"));
+            return Err(Failure::usage(format!(
+                "{} has a line of more than {limit_mib} MiB",
+                self.name
+            ))
+            .hint("a list in JSON is read in lines: jq . FILE | muster … -"));
         }
         if bytes.last() == Some(&b'\r') {
             bytes.pop();
@@ -328,7 +345,8 @@ mod tests {
 
     #[test]
     fn lines_keep_nothing_of_those_before_them() {
-        let mut many: Vec<u8> = (0..HEAD_LINES).flat_map(|at| format!("line {at}\n").into_bytes()).collect();
+        let mut many: Vec<u8> =
+            (0..HEAD_LINES).flat_map(|at| format!("line {at}\n").into_bytes()).collect();
         many.extend(b"a long line\r\n\nb\r\n\xef\xbb\xbfmarked\ncaf\xe9\n\r\n\xef\xbb\xbf\nlast\r");
         for bytes in [[b"\xef\xbb\xbf".as_slice(), &many].concat(), gzip_of(&many)] {
             let file = file(&bytes);
@@ -340,7 +358,10 @@ mod tests {
                 all.push(line.to_owned());
             }
             assert_eq!((all.len(), all[0].as_str()), (HEAD_LINES + 8, "line 0"));
-            assert_eq!(all[HEAD_LINES..], ["a long line", "", "b", "marked", "caf\u{fffd}", "", "", "last"]);
+            assert_eq!(
+                all[HEAD_LINES..],
+                ["a long line", "", "b", "marked", "caf\u{fffd}", "", "", "last"]
+            );
         }
     }
 

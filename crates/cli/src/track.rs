@@ -45,7 +45,10 @@ impl Tracker {
     /// The list: at once the first time, then when something has changed or patience is at its end.
     pub async fn next(&mut self, patience: Duration) -> Result<JobList> {
         if self.revision.is_some() {
-            self.client.changes(self.revision, patience.as_secs().max(1)).await.map_err(Failure::from)?;
+            self.client
+                .changes(self.revision, patience.as_secs().max(1))
+                .await
+                .map_err(Failure::from)?;
         }
         let mut whole: Option<JobList> = None;
         for filter in &self.filters {
@@ -83,8 +86,11 @@ pub fn exit_code(jobs: &[JobView]) -> u8 {
 }
 
 fn job_code(job: &JobView) -> u8 {
-    let outcome =
-        job.elements.iter().filter_map(|element| element.outcome.as_ref()).find(|o| !o.is_success());
+    let outcome = job
+        .elements
+        .iter()
+        .filter_map(|element| element.outcome.as_ref())
+        .find(|o| !o.is_success());
     match (job.state, outcome) {
         (State::Done, _) => 0,
         // Its elements may have ended in many ways.

@@ -1,4 +1,5 @@
-//! Where output goes: data on stdout, status and hints on stderr. Colour only on a terminal that wants it.
+//! Where output goes: data on stdout, status and hints on stderr. Colour only on a terminal that
+//! wants it.
 
 use std::borrow::Cow;
 use std::env::VarError;
@@ -22,8 +23,9 @@ pub struct Ui {
 const LOCAL_ZONE: &str = "/etc/localtime";
 const ZONES: &str = "/usr/share/zoneinfo";
 
-/// Returns the time zone of the user. `TimeZone::system` first reads every folder of the database, more than half of all system
-/// calls by which a verb starts; one file is enough where it is known which.
+/// Returns the time zone of the user. `TimeZone::system` first reads every folder of the database,
+/// more than half of all system calls by which a verb starts; one file is enough where it is known
+/// which.
 fn zone(named: Result<String, VarError>) -> TimeZone {
     let is_name = |name: &str| {
         !name.is_empty()
@@ -47,10 +49,18 @@ impl Ui {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let may_colour = !set("NO_COLOR") && !dumb;
         let stdout_is_terminal = io::stdout().is_terminal();
-        let style =
-            Style { width: None, colour: may_colour && stdout_is_terminal, zone: zone(std::env::var("TZ")) };
+        let style = Style {
+            width: None,
+            colour: may_colour && stdout_is_terminal,
+            zone: zone(std::env::var("TZ")),
+        };
         let error_colour = may_colour && io::stderr().is_terminal();
-        Self { style, error_colour, stdout_is_terminal, has_utf8: has_utf8(|name| std::env::var(name).ok()) }
+        Self {
+            style,
+            error_colour,
+            stdout_is_terminal,
+            has_utf8: has_utf8(|name| std::env::var(name).ok()),
+        }
     }
 
     /// How to write to stdout now; the width is asked of the terminal each time.
@@ -64,7 +74,8 @@ impl Ui {
     /// How to write to stderr.
     pub fn status_style(&self) -> Style {
         let is_wide = self.status_is_terminal();
-        let width = rustix::termios::tcgetwinsize(io::stderr()).ok().map(|size| usize::from(size.ws_col));
+        let width =
+            rustix::termios::tcgetwinsize(io::stderr()).ok().map(|size| usize::from(size.ws_col));
         Style {
             width: width.filter(|width| is_wide && *width > 0),
             colour: self.error_colour,
@@ -150,11 +161,13 @@ impl Ui {
     }
 }
 
-/// Whether a locale is one of UTF-8, as POSIX looks it up: the first variable that is set and not empty counts, and without any the
-/// locale is C.
+/// Whether a locale is one of UTF-8, as POSIX looks it up: the first variable that is set and not
+/// empty counts, and without any the locale is C.
 fn has_utf8(set: impl Fn(&str) -> Option<String>) -> bool {
-    let locale =
-        ["LC_ALL", "LC_CTYPE", "LANG"].iter().filter_map(|name| set(name)).find(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .filter_map(|name| set(name))
+        .find(|value| !value.is_empty());
     let locale = locale.unwrap_or_default().to_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")
 }

@@ -22,9 +22,11 @@ pub fn diff(old_name: &str, new_name: &str, old: &str, new: &str) -> String {
     let steps = steps(&old, &new);
     let mut text = format!("--- {old_name}\n+++ {new_name}\n");
     for (start, end) in hunks(&steps) {
-        let count =
-            |of: Step, range: &[Step]| range.iter().filter(|step| [Step::Keep, of].contains(step)).count();
-        let (mut from, mut to) = (count(Step::Take, &steps[..start]), count(Step::Add, &steps[..start]));
+        let count = |of: Step, range: &[Step]| {
+            range.iter().filter(|step| [Step::Keep, of].contains(step)).count()
+        };
+        let (mut from, mut to) =
+            (count(Step::Take, &steps[..start]), count(Step::Add, &steps[..start]));
         let part = &steps[start..end];
         let (old_count, new_count) = (count(Step::Take, part), count(Step::Add, part));
         // Of nothing, the line before is named, as diff(1) does.
@@ -75,8 +77,9 @@ fn steps(old: &[&str], new: &[&str]) -> Vec<Step> {
     let at = |diagonal: isize| (diagonal + n + m).rem_euclid(2 * width as isize) as usize;
     let mut reach = vec![0isize; 2 * width];
     let mut history = Vec::new();
-    let is_down =
-        |reach: &[isize], d: isize, k: isize| k == -d || (k != d && reach[at(k - 1)] < reach[at(k + 1)]);
+    let is_down = |reach: &[isize], d: isize, k: isize| {
+        k == -d || (k != d && reach[at(k - 1)] < reach[at(k + 1)])
+    };
     'search: for d in 0..=n + m {
         history.push(reach.clone());
         for k in (-d..=d).step_by(2) {
@@ -87,7 +90,12 @@ fn steps(old: &[&str], new: &[&str]) -> Vec<Step> {
             } else {
                 reach[at(k - 1)] + 1
             };
-            while x < n && x - k < m && x >= 0 && x - k >= 0 && old[x as usize] == new[(x - k) as usize] {
+            while x < n
+                && x - k < m
+                && x >= 0
+                && x - k >= 0
+                && old[x as usize] == new[(x - k) as usize]
+            {
                 x += 1;
             }
             reach[at(k)] = x;
@@ -106,7 +114,8 @@ fn steps(old: &[&str], new: &[&str]) -> Vec<Step> {
         }
         let down = is_down(reach, d, k);
         let start = if down { reach[at(k + 1)] } else { reach[at(k - 1)] };
-        let (from_x, from_y) = if down { (start, start - (k + 1)) } else { (start, start - (k - 1)) };
+        let (from_x, from_y) =
+            if down { (start, start - (k + 1)) } else { (start, start - (k - 1)) };
         let kept = if down { x - from_x } else { x - from_x - 1 };
         back.extend(std::iter::repeat_n(Step::Keep, kept as usize));
         back.push(if down { Step::Add } else { Step::Take });
@@ -147,7 +156,9 @@ mod tests {
     fn every_script_leads_from_one_text_to_the_other() {
         let texts: Vec<Vec<&str>> = (0..243u32)
             .map(|number| {
-                (0..5).map(|place| ["a", "b", "c"][(number / 3u32.pow(place) % 3) as usize]).collect()
+                (0..5)
+                    .map(|place| ["a", "b", "c"][(number / 3u32.pow(place) % 3) as usize])
+                    .collect()
             })
             .collect();
         for old in texts.iter().step_by(7) {

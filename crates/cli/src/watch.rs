@@ -1,4 +1,5 @@
-//! Live views: redrawn in place on a terminal, a line per change elsewhere. Driven by the daemon's long poll.
+//! Live views: redrawn in place on a terminal, a line per change elsewhere. Driven by the daemon's
+//! long poll.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -95,10 +96,12 @@ impl<'a> Watch<'a> {
     async fn draw(&mut self, list: &JobList, over: bool) -> Result<()> {
         let timeline = self.timeline(list).await?;
         // The last line stays free for the cursor; the summary follows the last frame.
-        let height = self.app.ui.height().map(|height| height.saturating_sub(if over { 4 } else { 1 }));
+        let height =
+            self.app.ui.height().map(|height| height.saturating_sub(if over { 4 } else { 1 }));
         let text = self.frame(list, &timeline, height);
         let up = if self.drawn > 0 { format!("\x1b[{}A", self.drawn) } else { String::new() };
-        // One write, without line wrap, so that no half frame is seen and a narrow window cannot shift it.
+        // One write, without line wrap, so that no half frame is seen and a narrow window cannot
+        // shift it.
         self.app.ui.data(&format!("{up}\r\x1b[J\x1b[?7l{text}\x1b[?7h"))?;
         self.drawn = text.lines().count();
         Ok(())
@@ -131,7 +134,11 @@ impl<'a> Watch<'a> {
         let planned: Vec<Planned> = timeline
             .reservations
             .iter()
-            .map(|plan| Planned { element: plan.element, name: plan.name.clone(), start: plan.start })
+            .map(|plan| Planned {
+                element: plan.element,
+                name: plan.name.clone(),
+                start: plan.start,
+            })
             .collect();
         let names = names(&list.jobs);
         let gantt = Gantt {

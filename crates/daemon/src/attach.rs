@@ -1,5 +1,5 @@
-//! Terminal sessions: after the upgrade the daemon passes bytes between client and supervisor and understands none of
-//! them.
+//! Terminal sessions: after the upgrade the daemon passes bytes between client and supervisor and
+//! understands none of them.
 
 use std::io;
 use std::path::PathBuf;
@@ -38,7 +38,8 @@ pub(crate) async fn attach(
     if !caller.may_touch(&owner(&app, job).await?) {
         return Err(Failure::not_yours(job));
     }
-    let asked = request.headers().get(header::UPGRADE).is_some_and(|value| value == SESSION_PROTOCOL);
+    let asked =
+        request.headers().get(header::UPGRADE).is_some_and(|value| value == SESSION_PROTOCOL);
     let mut extensions = request.into_parts().0.extensions;
     let (upgrade, seat) = (extensions.remove::<OnUpgrade>(), extensions.remove::<HeldSeat>());
     let Some(upgrade) = upgrade.filter(|_| asked) else {
@@ -52,11 +53,15 @@ pub(crate) async fn attach(
 
     // 2. The supervisor's socket.
     let path = app.backend.task_socket(id, rank);
-    let path =
-        path.ok_or_else(|| Failure::conflict("this backend has no terminal sessions", "use muster logs"))?;
+    let path = path.ok_or_else(|| {
+        Failure::conflict("this backend has no terminal sessions", "use muster logs")
+    })?;
     let mut supervisor = connect(path).await.map_err(|error| {
         tracing::debug!(%error, "no supervisor to attach to");
-        Failure::conflict(format!("rank {rank} of job {job} takes no session now"), "see muster show")
+        Failure::conflict(
+            format!("rank {rank} of job {job} takes no session now"),
+            "see muster show",
+        )
     })?;
 
     // 3. From here on the connection is theirs. It counts among its user's as long as it is open.
@@ -66,7 +71,8 @@ pub(crate) async fn attach(
             Ok(upgraded) => {
                 // Either side may hang up at any time; that is how sessions end.
                 let _ended =
-                    tokio::io::copy_bidirectional(&mut TokioIo::new(upgraded), &mut supervisor).await;
+                    tokio::io::copy_bidirectional(&mut TokioIo::new(upgraded), &mut supervisor)
+                        .await;
             }
             Err(error) => tracing::debug!(%error, "a client left before its session began"),
         }
@@ -86,10 +92,13 @@ async fn connect(path: PathBuf) -> io::Result<UnixStream> {
 /// The first element that runs, or the one that started first.
 async fn running_index(app: &App, job: JobId) -> Result<u32, Failure> {
     let live = app.handle.job(job).await?;
-    let running =
-        live.and_then(|live| live.view.elements.into_iter().find(|element| LIVE.contains(&element.state)));
+    let running = live.and_then(|live| {
+        live.view.elements.into_iter().find(|element| LIVE.contains(&element.state))
+    });
     match running {
         Some(element) => Ok(element.element.index),
-        None => Ok(read_store(&app.reader, move |reader| reader.first_started(job)).await?.unwrap_or(0)),
+        None => {
+            Ok(read_store(&app.reader, move |reader| reader.first_started(job)).await?.unwrap_or(0))
+        }
     }
 }

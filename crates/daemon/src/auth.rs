@@ -1,5 +1,5 @@
-//! Who asks, by what the kernel says of the other end of the socket; and what they may do. No password, no token,
-//! nothing that a client could claim.
+//! Who asks, by what the kernel says of the other end of the socket; and what they may do. No
+//! password, no token, nothing that a client could claim.
 
 use std::ffi::CString;
 use std::io;
@@ -54,7 +54,8 @@ pub trait Peers: Send + Sync {
     /// When it is not known; the connection is then dropped.
     fn peer(&self, stream: &UnixStream) -> io::Result<Peer>;
 
-    /// The name that goes with the numbers, and whether they are an admin's. May ask the user database.
+    /// The name that goes with the numbers, and whether they are an admin's. May ask the user
+    /// database.
     fn resolve(&self, peer: Peer) -> (UserName, bool);
 
     /// The unix groups of a user, by name: what queues may name. May ask the group database.
@@ -75,28 +76,34 @@ impl Peers for KernelPeers {
         let user = User::from_uid(Uid::from_raw(peer.uid)).ok().flatten();
         // No account can have a name with `#`, so a number never passes for somebody of that name.
         let name = user.as_ref().map_or_else(|| format!("#{}", peer.uid), |user| user.name.clone());
-        let admin = peer.uid == 0 || in_admin_group(&name, user.map_or(peer.gid, |user| user.gid.as_raw()));
+        let admin =
+            peer.uid == 0 || in_admin_group(&name, user.map_or(peer.gid, |user| user.gid.as_raw()));
         (name.into(), admin)
     }
 
     fn groups(&self, user: &UserName, gid: u32) -> Arc<[Arc<str>]> {
         // By the database, as for admins: the groups that a process has may be older, or fewer.
-        let ids =
-            CString::new(user.as_str()).ok().and_then(|name| getgrouplist(&name, Gid::from_raw(gid)).ok());
+        let ids = CString::new(user.as_str())
+            .ok()
+            .and_then(|name| getgrouplist(&name, Gid::from_raw(gid)).ok());
         let group = |id: Gid| Group::from_gid(id).ok().flatten().map(|group| Arc::from(group.name));
         ids.unwrap_or_default().into_iter().filter_map(group).collect()
     }
 }
 
-/// By the group database, not by the peer's present groups: those are whatever the process was started with.
+/// By the group database, not by the peer's present groups: those are whatever the process was
+/// started with.
 fn in_admin_group(name: &str, gid: u32) -> bool {
     match Group::from_name(ADMIN_GROUP) {
-        Ok(Some(group)) => group.gid == Gid::from_raw(gid) || group.mem.iter().any(|member| member == name),
+        Ok(Some(group)) => {
+            group.gid == Gid::from_raw(gid) || group.mem.iter().any(|member| member == name)
+        }
         Ok(None) | Err(_) => false,
     }
 }
 
-/// Whose a job is. Name and number together: each alone is given away again once an account was deleted.
+/// Whose a job is. Name and number together: each alone is given away again once an account was
+/// deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     user: UserName,
@@ -157,7 +164,8 @@ impl Caller {
         self.identity.user == owner.user && owner.uid.is_none_or(|uid| uid == self.identity.uid)
     }
 
-    /// The owner's name as this caller is shown it: `ann#1001` for one who had the caller's own name before.
+    /// The owner's name as this caller is shown it: `ann#1001` for one who had the caller's own
+    /// name before.
     pub(crate) fn name_of(&self, owner: &Owner) -> UserName {
         match owner.uid {
             Some(uid) if self.identity.user == owner.user && !self.is(owner) => {
@@ -171,12 +179,15 @@ impl Caller {
     pub(crate) fn require_admin(&self, what: &str) -> Result<(), Failure> {
         match self.admin {
             true => Ok(()),
-            false => Err(Failure::Forbidden(format!("only root and members of {ADMIN_GROUP} may {what}"))),
+            false => Err(Failure::Forbidden(format!(
+                "only root and members of {ADMIN_GROUP} may {what}"
+            ))),
         }
     }
 }
 
-/// The group that the user database gives a user, as a login would; the peer's own where there is no entry.
+/// The group that the user database gives a user, as a login would; the peer's own where there is
+/// no entry.
 fn primary_group(peer: Peer) -> u32 {
     let user = User::from_uid(Uid::from_raw(peer.uid)).ok().flatten();
     user.map_or(peer.gid, |user| user.gid.as_raw())

@@ -1,5 +1,5 @@
-//! The daemon's time line: it starts at the wall clock or at the last journalled instant, whichever is later, and
-//! then follows boot time, which runs on through suspend and which nobody can set.
+//! The daemon's time line: it starts at the wall clock or at the last journalled instant, whichever
+//! is later, and then follows boot time, which runs on through suspend and which nobody can set.
 
 use muster_model::unit::{Span, Time};
 use rustix::time::{ClockId, clock_gettime};

@@ -1,5 +1,5 @@
-//! A daemon without its surroundings: store, backend and clock are given, sockets are added one by one. [`crate::serve`]
-//! is built on it; tests use it to put other parts in.
+//! A daemon without its surroundings: store, backend and clock are given, sockets are added one by
+//! one. [`crate::serve`] is built on it; tests use it to put other parts in.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -64,8 +64,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// Hands the durable state to the backend and begins to take inputs. Must be called within a multi-threaded tokio
-    /// runtime that outlives it.
+    /// Hands the durable state to the backend and begins to take inputs. Must be called within a
+    /// multi-threaded tokio runtime that outlives it.
     ///
     /// # Errors
     /// When the store fails.
@@ -142,7 +142,13 @@ impl Core {
         listener: UnixListener,
         peers: Arc<dyn Peers>,
     ) -> tokio::task::JoinHandle<()> {
-        tokio::spawn(listen::serve(listener, self.router.clone(), self.mode, peers, self.stop.subscribe()))
+        tokio::spawn(listen::serve(
+            listener,
+            self.router.clone(),
+            self.mode,
+            peers,
+            self.stop.subscribe(),
+        ))
     }
 
     /// Makes the dispatcher look at its clock: a clock that jumps wakes nobody by itself.

@@ -1,4 +1,5 @@
-//! Why a request was not carried out, and how that looks on the wire. One place maps kinds to statuses.
+//! Why a request was not carried out, and how that looks on the wire. One place maps kinds to
+//! statuses.
 
 use axum::Json;
 use axum::http::StatusCode;

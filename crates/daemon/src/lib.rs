@@ -1,8 +1,9 @@
-//! The daemon: a clock, a durable store, one dispatcher around the runtime, a backend, and REST on a unix socket.
+//! The daemon: a clock, a durable store, one dispatcher around the runtime, a backend, and REST on
+//! a unix socket.
 //!
-//! Causes line up in `dispatch`, the only place that changes state; everything else reads, translates or carries out.
-//! [`serve`] runs it on this machine's own places; [`embed`] runs the same parts inside another program, which is how
-//! the tests drive it.
+//! Causes line up in `dispatch`, the only place that changes state; everything else reads,
+//! translates or carries out. [`serve`] runs it on this machine's own places; [`embed`] runs the
+//! same parts inside another program, which is how the tests drive it.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 

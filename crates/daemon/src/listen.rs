@@ -1,5 +1,5 @@
-//! The socket: accepting connections, telling who they are, serving HTTP on them, with limits on how many there are and
-//! how long a head may take. It knows no route.
+//! The socket: accepting connections, telling who they are, serving HTTP on them, with limits on
+//! how many there are and how long a head may take. It knows no route.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -83,7 +83,12 @@ pub(crate) async fn serve(
     let _cut_off = tokio::time::timeout(LAST_REQUESTS, rest).await;
 }
 
-async fn connection(stream: UnixStream, router: Router, desk: Arc<Desk>, mut stop: watch::Receiver<bool>) {
+async fn connection(
+    stream: UnixStream,
+    router: Router,
+    desk: Arc<Desk>,
+    mut stop: watch::Receiver<bool>,
+) {
     let peer = match desk.peers.peer(&stream) {
         Ok(peer) => peer,
         Err(error) => {
@@ -127,7 +132,8 @@ async fn connection(stream: UnixStream, router: Router, desk: Arc<Desk>, mut sto
     }
 }
 
-/// Answers one request with why there is no place, and closes. What is held for those beyond the limits is bounded, too.
+/// Answers one request with why there is no place, and closes. What is held for those beyond the
+/// limits is bounded, too.
 async fn refuse(stream: UnixStream, desk: &Desk, failure: Failure) {
     let Ok(_place) = desk.refusals.try_acquire() else { return };
     let service = service_fn(move |_: hyper::Request<Incoming>| {
@@ -161,9 +167,15 @@ impl Desk {
     }
 
     async fn caller(&self, peer: Peer) -> Result<Caller, Failure> {
-        let fresh =
-            |(since, caller): &(Instant, Caller)| (since.elapsed() < CALLER_TTL).then(|| caller.clone());
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&peer.uid).and_then(fresh);
+        let fresh = |(since, caller): &(Instant, Caller)| {
+            (since.elapsed() < CALLER_TTL).then(|| caller.clone())
+        };
+        let known = self
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&peer.uid)
+            .and_then(fresh);
         if let Some(caller) = known {
             return Ok(caller);
         }
@@ -195,7 +207,8 @@ enum Full {
 
 impl Seats {
     fn take(&mut self, uid: u32) -> Result<(), Full> {
-        let all: usize = self.0.iter().filter(|(uid, _)| **uid != ROOT).map(|(_, taken)| taken).sum();
+        let all: usize =
+            self.0.iter().filter(|(uid, _)| **uid != ROOT).map(|(_, taken)| taken).sum();
         if uid != ROOT && all >= MAX_CONNECTIONS {
             return Err(Full::Daemon);
         }

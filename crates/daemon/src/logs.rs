@@ -1,5 +1,5 @@
-//! Output of tasks, as a stream: what is there, and with `follow` what comes, until the task has ended. With no attempt
-//! named, following goes on with the next one when the gang restarts.
+//! Output of tasks, as a stream: what is there, and with `follow` what comes, until the task has
+//! ended. With no attempt named, following goes on with the next one when the gang restarts.
 
 mod file;
 
@@ -57,7 +57,9 @@ pub(crate) async fn read(
     }
     let index = match query.index {
         Some(index) => index,
-        None => read_store(&app.reader, move |reader| reader.first_started(job)).await?.unwrap_or(0),
+        None => {
+            read_store(&app.reader, move |reader| reader.first_started(job)).await?.unwrap_or(0)
+        }
     };
     let source = Source { app, element: ElementId { job, index }, query };
 
@@ -169,33 +171,49 @@ impl Source {
         let (current, wanted) = (view.attempt, self.query.attempt);
         let attempt = wanted.unwrap_or(current);
         if attempt > current || wanted == Some(0) {
-            return Err(Failure::NotFound(format!("{} has had {current} attempts so far", self.name())));
+            return Err(Failure::NotFound(format!(
+                "{} has had {current} attempts so far",
+                self.name()
+            )));
         }
         if attempt == 0 {
             return match view.state.is_final() {
-                true => Err(Failure::NotFound(format!("{} ended without having started", self.name()))),
+                true => {
+                    Err(Failure::NotFound(format!("{} ended without having started", self.name())))
+                }
                 false => Ok(Standing::NotYet),
             };
         }
-        let active = matches!(view.state, JobState::Starting | JobState::Running | JobState::Stopping);
+        let active =
+            matches!(view.state, JobState::Starting | JobState::Running | JobState::Stopping);
         let task = view.tasks.iter().find(|task| task.rank == self.rank());
         if attempt == current && task.is_none() && !view.tasks.is_empty() {
             return Err(self.no_rank(view.tasks.len()));
         }
-        let over = attempt < current || !active || task.is_none_or(|task| task.stage == TaskStage::Ended);
+        let over =
+            attempt < current || !active || task.is_none_or(|task| task.stage == TaskStage::Ended);
         let id = AttemptId { element: self.element, attempt: Attempt(attempt) };
         Ok(Standing::At { id, over, last: wanted.is_some() || view.state.is_final() })
     }
 
-    /// Without `follow`, an answer without a byte would leave open whether there is nothing or nothing yet.
+    /// Without `follow`, an answer without a byte would leave open whether there is nothing or
+    /// nothing yet.
     fn require_output(&self, standing: Standing) -> Result<(), Failure> {
         match standing {
             Standing::NotYet => Err(Failure::conflict(
                 format!("{} has not started, so there is no output yet", self.name()),
-                format!("follow it: muster logs -f {0}   ask why: muster explain {0}", self.element.job),
+                format!(
+                    "follow it: muster logs -f {0}   ask why: muster explain {0}",
+                    self.element.job
+                ),
             )),
-            Standing::At { id, over: true, .. } if !self.app.backend.log_path(id, self.rank()).exists() => {
-                Err(Failure::NotFound(format!("{} left no output, or it is no longer kept", self.name())))
+            Standing::At { id, over: true, .. }
+                if !self.app.backend.log_path(id, self.rank()).exists() =>
+            {
+                Err(Failure::NotFound(format!(
+                    "{} left no output, or it is no longer kept",
+                    self.name()
+                )))
             }
             Standing::At { .. } => Ok(()),
         }

@@ -1,5 +1,6 @@
-//! Network file systems, which the state must not lie on: their locks do not bind other hosts reliably, and a write
-//! that was acknowledged can be lost. Only names and numbers here; nothing is created.
+//! Network file systems, which the state must not lie on: their locks do not bind other hosts
+//! reliably, and a write that was acknowledged can be lost. Only names and numbers here; nothing is
+//! created.
 
 use std::fs;
 use std::io;
@@ -7,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use crate::paths::PathsError;
 
-/// `f_type` of `statfs(2)` per network or cluster file system (linux/magic.h and the file systems' own sources).
+/// `f_type` of `statfs(2)` per network or cluster file system (linux/magic.h and the file systems'
+/// own sources).
 const MAGIC: &[(u64, &str)] = &[
     (0x6969, "nfs"),
     (0x517b, "smb"),
@@ -54,7 +56,10 @@ pub(crate) fn refuse_network(dir: &Path) -> Result<(), PathsError> {
     let existing = nearest_existing(dir).map_err(failed)?;
     let found = rustix::fs::statfs(&existing).map_err(|errno| failed(errno.into()))?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    #[expect(clippy::cast_sign_loss, reason = "the magic is a bit pattern, signed by accident of the C type")]
+    #[expect(
+        clippy::cast_sign_loss,
+        reason = "the magic is a bit pattern, signed by accident of the C type"
+    )]
     let magic = u64::from(found.f_type as u32);
     match network_kind(magic, &mount_type(&mounts, &existing)) {
         Some(kind) => Err(PathsError::Network { path: dir.to_owned(), kind: kind.to_owned() }),
@@ -70,8 +75,8 @@ fn network_kind(magic: u64, mount_type: &str) -> Option<&'static str> {
     }
 }
 
-/// File system type of the mount that holds `path`, from the text of `/proc/self/mountinfo` (proc(5)): the longest
-/// mount point wins, the last one among equals.
+/// File system type of the mount that holds `path`, from the text of `/proc/self/mountinfo`
+/// (proc(5)): the longest mount point wins, the last one among equals.
 fn mount_type(mountinfo: &str, path: &Path) -> String {
     let mounts = mountinfo.lines().filter_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
@@ -87,7 +92,11 @@ fn mount_type(mountinfo: &str, path: &Path) -> String {
 /// Blanks in mount points stand as `\040`.
 fn unescape(point: &str) -> PathBuf {
     PathBuf::from(
-        point.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\"),
+        point
+            .replace("\\040", " ")
+            .replace("\\011", "\t")
+            .replace("\\012", "\n")
+            .replace("\\134", "\\"),
     )
 }
 

@@ -1,5 +1,5 @@
-//! An effect, joined with the job's shape and payload and the nodes' devices, as an order that a backend can carry
-//! out. Makes no choices: every place and device is in the effect.
+//! An effect, joined with the job's shape and payload and the nodes' devices, as an order that a
+//! backend can carry out. Makes no choices: every place and device is in the effect.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use muster_model::launch::{GangOrder, ReplicaOrder, TaskOrder};
 use muster_model::{AttemptId, NodeId, NodeSpec, Payload, Rank, TaskPlacement};
 use muster_runtime::engine::Engine;
 
-/// Why an order cannot be made. Each is a defect or a damaged store: the gang is reported as refused.
+/// Why an order cannot be made. Each is a defect or a damaged store: the gang is reported as
+/// refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Missing {
     /// The job is not in memory.
@@ -84,7 +85,8 @@ pub(crate) fn gang_order(
     })
 }
 
-/// What the visible-devices variables take: the vendor's name of a device, or its index where it has none.
+/// What the visible-devices variables take: the vendor's name of a device, or its index where it
+/// has none.
 fn device_names(node: &NodeSpec, place: &TaskPlacement) -> Vec<Arc<str>> {
     let name = |index: usize| match device(node, index) {
         Some(device) if !device.uuid.is_empty() => device.uuid.clone(),
@@ -97,7 +99,8 @@ fn device(node: &NodeSpec, index: usize) -> Option<&muster_model::Device> {
     node.devices.get(index)
 }
 
-/// The gang's nodes in order of first rank, with how many of its tasks each has and how many are seated.
+/// The gang's nodes in order of first rank, with how many of its tasks each has and how many are
+/// seated.
 struct Hosts {
     by_node: BTreeMap<NodeId, Host>,
 }
@@ -113,7 +116,10 @@ impl Hosts {
         let mut by_node: BTreeMap<NodeId, Host> = BTreeMap::new();
         for place in placement {
             let next = by_node.len() as u32;
-            by_node.entry(place.node).or_insert(Host { node_rank: next, tasks: 0, seated: 0 }).tasks += 1;
+            by_node
+                .entry(place.node)
+                .or_insert(Host { node_rank: next, tasks: 0, seated: 0 })
+                .tasks += 1;
         }
         Self { by_node }
     }

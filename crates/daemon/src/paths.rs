@@ -1,5 +1,6 @@
-//! Where a daemon keeps its state and its socket, and whether those places can be trusted. Both the daemon and its
-//! clients compute paths here, so they always agree. Nothing is created before [`Paths::prepare`].
+//! Where a daemon keeps its state and its socket, and whether those places can be trusted. Both the
+//! daemon and its clients compute paths here, so they always agree. Nothing is created before
+//! [`Paths::prepare`].
 
 use std::env;
 use std::fs;
@@ -91,8 +92,9 @@ impl PathsError {
 }
 
 impl Paths {
-    /// Places of this user's own daemon: under `MUSTER_HOME` when it is set; else state in the XDG state
-    /// directory, keyed by host, and the socket in the XDG runtime directory (or `/tmp/muster-<uid>`).
+    /// Places of this user's own daemon: under `MUSTER_HOME` when it is set; else state in the XDG
+    /// state directory, keyed by host, and the socket in the XDG runtime directory (or
+    /// `/tmp/muster-<uid>`).
     ///
     /// # Errors
     /// When no place is known, or when the socket's directory exists and is not this user's alone.
@@ -101,7 +103,8 @@ impl Paths {
             Some(home) => (home.clone(), home.join("run")),
             None => (state_home()?.join("muster").join(host_name()), runtime_home()),
         };
-        let paths = Self { socket: runtime_dir.join("muster.sock"), state_dir, runtime_dir, system: false };
+        let paths =
+            Self { socket: runtime_dir.join("muster.sock"), state_dir, runtime_dir, system: false };
         paths.check_socket_length()?;
         if paths.runtime_dir.exists() {
             check_private(&paths.runtime_dir)?;
@@ -109,8 +112,8 @@ impl Paths {
         Ok(paths)
     }
 
-    /// Folder for what is kept of jobs that were handed on to a queue such as `slurm`. Not by host: login nodes and compute nodes
-    /// share it.
+    /// Folder for what is kept of jobs that were handed on to a queue such as `slurm`. Not by host:
+    /// login nodes and compute nodes share it.
     ///
     /// # Errors
     /// When a variable names no absolute path.
@@ -121,8 +124,8 @@ impl Paths {
         }
     }
 
-    /// Places where a client finds the daemon that all users of the machine share. A user's own variables move
-    /// them nowhere.
+    /// Places where a client finds the daemon that all users of the machine share. A user's own
+    /// variables move them nowhere.
     #[must_use]
     pub fn system() -> Self {
         let runtime_dir = PathBuf::from("/run/muster");
@@ -134,11 +137,12 @@ impl Paths {
         }
     }
 
-    /// Whether this machine has a daemon that all users share: it has served here before, and its state directory is
-    /// there. Removing that directory takes the installation back.
+    /// Whether this machine has a daemon that all users share: it has served here before, and its
+    /// state directory is there. Removing that directory takes the installation back.
     #[must_use]
     pub fn shared_is_installed() -> bool {
-        fs::symlink_metadata(Self::system().state_dir).is_ok_and(|found| found.is_dir() && found.uid() == 0)
+        fs::symlink_metadata(Self::system().state_dir)
+            .is_ok_and(|found| found.is_dir() && found.uid() == 0)
     }
 
     /// Whether the user named a place for a daemon of their own.
@@ -147,8 +151,8 @@ impl Paths {
         matches!(absolute("MUSTER_HOME"), Ok(Some(_)))
     }
 
-    /// Places that a shared daemon serves from: under root's `MUSTER_HOME` when it is set (clients then need
-    /// `MUSTER_SOCKET`), else [`Paths::system`].
+    /// Places that a shared daemon serves from: under root's `MUSTER_HOME` when it is set (clients
+    /// then need `MUSTER_SOCKET`), else [`Paths::system`].
     ///
     /// # Errors
     /// When `MUSTER_HOME` is not an absolute path.
@@ -157,8 +161,9 @@ impl Paths {
         Ok(home.map_or_else(Self::system, |home| Self::under(&home, true)))
     }
 
-    /// Places under one directory, for a daemon of a test or of another program. All users must reach a shared
-    /// daemon's socket and none its state, so there the state has a directory of its own.
+    /// Places under one directory, for a daemon of a test or of another program. All users must
+    /// reach a shared daemon's socket and none its state, so there the state has a directory of its
+    /// own.
     #[must_use]
     pub fn under(dir: &Path, system: bool) -> Self {
         let runtime_dir = dir.join("run");
@@ -166,7 +171,8 @@ impl Paths {
         Self { socket: runtime_dir.join("muster.sock"), state_dir, runtime_dir, system }
     }
 
-    /// The process of the daemon that uses these places, whether or not it listens; `None` when there is none.
+    /// The process of the daemon that uses these places, whether or not it listens; `None` when
+    /// there is none.
     #[must_use]
     pub fn daemon(&self) -> Option<u32> {
         store::holder(&self.state_dir)
@@ -179,12 +185,14 @@ impl Paths {
     pub fn prepare(&self) -> Result<(), PathsError> {
         self.check_socket_length()?;
         netfs::refuse_network(&self.state_dir)?;
-        // Everyone may reach the shared daemon's socket; who they are is asked of the kernel. It comes first: the
-        // two may share a parent, which is made with the mode of the first.
+        // Everyone may reach the shared daemon's socket; who they are is asked of the kernel. It
+        // comes first: the two may share a parent, which is made with the mode of the first.
         create_private(&self.runtime_dir, if self.system { 0o755 } else { 0o700 })?;
         create_private(&self.state_dir, 0o700)?;
         match self.system {
-            true => [&self.runtime_dir, &self.state_dir].into_iter().try_for_each(|dir| check_way_to(dir)),
+            true => [&self.runtime_dir, &self.state_dir]
+                .into_iter()
+                .try_for_each(|dir| check_way_to(dir)),
             false => Ok(()),
         }
     }
@@ -220,11 +228,13 @@ fn state_home() -> Result<PathBuf, PathsError> {
     Ok(absolute("HOME")?.ok_or(PathsError::NoHome)?.join(".local/state"))
 }
 
-/// `$XDG_RUNTIME_DIR/muster` when that directory is this user's (it is not after `sudo`, which keeps the variable).
+/// `$XDG_RUNTIME_DIR/muster` when that directory is this user's (it is not after `sudo`, which
+/// keeps the variable).
 fn runtime_home() -> PathBuf {
     let uid = geteuid().as_raw();
     let xdg = absolute("XDG_RUNTIME_DIR").ok().flatten();
-    let mine = xdg.filter(|dir| fs::metadata(dir).is_ok_and(|found| found.is_dir() && found.uid() == uid));
+    let mine =
+        xdg.filter(|dir| fs::metadata(dir).is_ok_and(|found| found.is_dir() && found.uid() == uid));
     match mine {
         Some(dir) => dir.join("muster"),
         None => PathBuf::from(format!("/tmp/muster-{uid}")),
@@ -253,17 +263,22 @@ fn create_private(dir: &Path, mode: u32) -> Result<(), PathsError> {
 fn check_private(dir: &Path) -> Result<(), PathsError> {
     match owned(dir)?.permissions().mode() & 0o022 {
         0 => Ok(()),
-        _ => Err(PathsError::Unsafe { path: dir.to_owned(), problem: "others can write to it".to_owned() }),
+        _ => Err(PathsError::Unsafe {
+            path: dir.to_owned(),
+            problem: "others can write to it".to_owned(),
+        }),
     }
 }
 
-/// Nobody but this user (root, for a shared daemon) may put another directory in the place of one on the way: each is this
-/// user's or root's, and others can write to it only where they cannot rename what is not theirs (`/tmp`).
+/// Nobody but this user (root, for a shared daemon) may put another directory in the place of one
+/// on the way: each is this user's or root's, and others can write to it only where they cannot
+/// rename what is not theirs (`/tmp`).
 fn check_way_to(dir: &Path) -> Result<(), PathsError> {
-    let real = fs::canonicalize(dir).map_err(|source| PathsError::Io { path: dir.to_owned(), source })?;
+    let real =
+        fs::canonicalize(dir).map_err(|source| PathsError::Io { path: dir.to_owned(), source })?;
     for way in real.ancestors().skip(1) {
-        let found =
-            fs::symlink_metadata(way).map_err(|source| PathsError::Io { path: way.to_owned(), source })?;
+        let found = fs::symlink_metadata(way)
+            .map_err(|source| PathsError::Io { path: way.to_owned(), source })?;
         let trusted = found.uid() == 0 || found.uid() == geteuid().as_raw();
         let (mode, sticky) = (found.permissions().mode(), 0o1000);
         if !trusted || (mode & 0o022 != 0 && mode & sticky == 0) {
@@ -275,9 +290,10 @@ fn check_way_to(dir: &Path) -> Result<(), PathsError> {
 }
 
 fn owned(dir: &Path) -> Result<fs::Metadata, PathsError> {
-    let problem = |problem: &str| PathsError::Unsafe { path: dir.to_owned(), problem: problem.to_owned() };
-    let found =
-        fs::symlink_metadata(dir).map_err(|source| PathsError::Io { path: dir.to_owned(), source })?;
+    let problem =
+        |problem: &str| PathsError::Unsafe { path: dir.to_owned(), problem: problem.to_owned() };
+    let found = fs::symlink_metadata(dir)
+        .map_err(|source| PathsError::Io { path: dir.to_owned(), source })?;
     if !found.is_dir() {
         return Err(problem("it is not a directory"));
     }
@@ -297,7 +313,12 @@ mod tests {
         let paths = Paths::under(&dir.path().join("home"), false);
         paths.prepare().unwrap();
         for made in [&paths.state_dir, &paths.runtime_dir] {
-            assert_eq!(fs::metadata(made).unwrap().permissions().mode() & 0o777, 0o700, "{}", made.display());
+            assert_eq!(
+                fs::metadata(made).unwrap().permissions().mode() & 0o777,
+                0o700,
+                "{}",
+                made.display()
+            );
         }
 
         fs::set_permissions(&paths.runtime_dir, fs::Permissions::from_mode(0o777)).unwrap();
@@ -316,8 +337,14 @@ mod tests {
         let home = dir.path().join("home");
         let paths = Paths::under(&home, true);
         paths.prepare().unwrap();
-        for (made, mode) in [(&home, 0o755), (&paths.runtime_dir, 0o755), (&paths.state_dir, 0o700)] {
-            assert_eq!(fs::metadata(made).unwrap().permissions().mode() & 0o777, mode, "{}", made.display());
+        for (made, mode) in [(&home, 0o755), (&paths.runtime_dir, 0o755), (&paths.state_dir, 0o700)]
+        {
+            assert_eq!(
+                fs::metadata(made).unwrap().permissions().mode() & 0o777,
+                mode,
+                "{}",
+                made.display()
+            );
         }
 
         // Whoever can write to a directory can put another one in the place of what it holds.

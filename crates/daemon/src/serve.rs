@@ -1,5 +1,5 @@
-//! The daemon on this machine: its places, its own user or all of them, the local backend. Blocks until it is told to
-//! stop, by a signal or over its API; tasks keep running and are found again.
+//! The daemon on this machine: its places, its own user or all of them, the local backend. Blocks
+//! until it is told to stop, by a signal or over its API; tasks keep running and are found again.
 
 mod declare;
 mod error;
@@ -41,7 +41,8 @@ pub struct ServeOptions {
     pub paths: Paths,
     /// Whom.
     pub mode: Mode,
-    /// GPUs to declare; `None` keeps what was declared before, and a count of 0 takes the declaration back.
+    /// GPUs to declare; `None` keeps what was declared before, and a count of 0 takes the
+    /// declaration back.
     pub virtual_gpus: Option<VirtualGpus>,
     /// Queue file to set at start; `None` leaves the queues as they are.
     pub queues_file: Option<PathBuf>,
@@ -142,22 +143,28 @@ pub fn serve(options: ServeOptions) -> Result<(), ServeError> {
     if sound { Ok(()) } else { Err(ServeError::Defect) }
 }
 
-/// Two daemons that own the same devices would each give them away. A user's own daemon beside the shared one therefore
-/// has virtual GPUs, or has none and a place that its user named.
+/// Two daemons that own the same devices would each give them away. A user's own daemon beside the
+/// shared one therefore has virtual GPUs, or has none and a place that its user named.
 fn refuse_second_owner(
     options: &ServeOptions,
     has_virtual_gpus: bool,
     backend: &dyn Backend,
 ) -> Result<(), ServeError> {
     let is_second = options.mode == Mode::Personal && Paths::shared_is_installed();
-    let owns_none = backend.nodes().iter().all(|node| node.devices.is_empty()) && Paths::home_is_named();
+    let owns_none =
+        backend.nodes().iter().all(|node| node.devices.is_empty()) && Paths::home_is_named();
     match is_second && !options.beside_shared && !has_virtual_gpus && !owns_none {
         true => Err(ServeError::SharedInstalled),
         false => Ok(()),
     }
 }
 
-async fn listen(core: &Core, paths: &Paths, mode: Mode, ready: Option<OwnedFd>) -> Result<(), ServeError> {
+async fn listen(
+    core: &Core,
+    paths: &Paths,
+    mode: Mode,
+    ready: Option<OwnedFd>,
+) -> Result<(), ServeError> {
     let failed = |source| ServeError::Socket { path: paths.socket.clone(), source };
     let (mut socket, listener) = Socket::bind(paths, mode).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Runtime)?;

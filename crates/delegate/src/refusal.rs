@@ -1,4 +1,5 @@
-//! Why a request is not carried out, in the words of the API: the same codes as the daemon's, so that exit codes are the same.
+//! Why a request is not carried out, in the words of the API: the same codes as the daemon's, so
+//! that exit codes are the same.
 
 use muster_api::types::{Diagnostic, ErrorBody};
 use muster_backends::slurm::tool::ToolError;
@@ -121,8 +122,10 @@ mod tests {
                 code: Some(1),
             })
         };
-        let down =
-            failed("squeue", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)");
+        let down = failed(
+            "squeue",
+            "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+        );
         assert!(down.is_unavailable() && down.hints[0].contains("scontrol ping"), "{down:?}");
         let munge = failed("squeue", "slurm_load_jobs error: Protocol authentication error");
         assert!(munge.is_unavailable() && munge.hints[0].contains("munge"), "{munge:?}");

@@ -1,5 +1,6 @@
-//! The front of Slurm before programs that only say what they are told to: what is asked of them, with which script, and what is
-//! made of their answers. The real ones are asked in the tests of the command line.
+//! The front of Slurm before programs that only say what they are told to: what is asked of them,
+//! with which script, and what is made of their answers. The real ones are asked in the tests of
+//! the command line.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 
@@ -10,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_api::query::{JobFilter, LogQuery};
-use muster_api::types::{ActionRequest, BulkAction, BulkRequest, BulkTarget, SubmitRequest, SubmitResponse};
+use muster_api::types::{
+    ActionRequest, BulkAction, BulkRequest, BulkTarget, SubmitRequest, SubmitResponse,
+};
 use muster_api::{Action, Client, ClientError, Stay};
 use muster_backends::slurm::rest::Rest;
 use muster_backends::slurm::tool::Tools;
@@ -59,12 +62,14 @@ impl Fake {
     fn program(&self, name: &str, body: &str) {
         let path = self.dir.path().join("bin").join(name);
         let calls = self.dir.path().join(format!("{name}.calls"));
-        std::fs::write(&path, format!("#!/bin/sh\necho \"$*\" >> {}\n{body}\n", calls.display())).unwrap();
+        std::fs::write(&path, format!("#!/bin/sh\necho \"$*\" >> {}\n{body}\n", calls.display()))
+            .unwrap();
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     fn calls(&self, name: &str) -> Vec<String> {
-        let text = std::fs::read_to_string(self.dir.path().join(format!("{name}.calls"))).unwrap_or_default();
+        let text = std::fs::read_to_string(self.dir.path().join(format!("{name}.calls")))
+            .unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
@@ -91,14 +96,17 @@ impl Fake {
     async fn script(&self, source: &str) -> String {
         let response = self.submit(source, true).await.unwrap();
         let scripts: Vec<String> = response.jobs.into_iter().filter_map(|job| job.native).collect();
-        let said: String = response.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+        let said: String =
+            response.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
         (said + &scripts.join("\n")).replace(&self.root().display().to_string(), "/state/lab")
     }
 
     /// Why it is refused, and what would do.
     async fn refusal(&self, source: &str) -> String {
         match self.submit(source, true).await {
-            Err(ClientError::Api(body)) => format!("{}\nhint: {}", body.message, body.hints.join("\nhint: ")),
+            Err(ClientError::Api(body)) => {
+                format!("{}\nhint: {}", body.message, body.hints.join("\nhint: "))
+            }
             other => panic!("not refused: {other:?}"),
         }
     }
@@ -106,8 +114,9 @@ impl Fake {
 
 #[tokio::test]
 async fn the_script_of_two_nodes() {
-    let script =
-        Fake::new().script("name: fsdp\nnodes: 2\ngpus: 8\ntime: 12h\nrun: torchrun train.py\n").await;
+    let script = Fake::new()
+        .script("name: fsdp\nnodes: 2\ngpus: 8\ntime: 12h\nrun: torchrun train.py\n")
+        .await;
     insta::assert_snapshot!(script);
 }
 
@@ -148,7 +157,9 @@ slurm:
 run: [python, -c, "print('it''s')"]
 "#;
     let fake = Fake::new();
-    let job = |number: u32| format!(r#"{{"job_id": {number}, "job_state": "RUNNING", "user_name": "ada"}}"#);
+    let job = |number: u32| {
+        format!(r#"{{"job_id": {number}, "job_state": "RUNNING", "user_name": "ada"}}"#)
+    };
     fake.program("squeue", &format!("echo '{{\"jobs\": [{}, {}]}}'", job(12), job(13)));
     insta::assert_snapshot!(fake.script(source).await);
 }
@@ -170,7 +181,11 @@ groups:
   - {name: rollout, tasks: 3, gpus-per-task: 1, run: "#!/usr/bin/env python3\nprint('MUSTER')\n"}
 "##;
     let fake = Fake::new();
-    insta::assert_snapshot!(format!("{}\n----\n{}", fake.script(alike).await, fake.script(different).await));
+    insta::assert_snapshot!(format!(
+        "{}\n----\n{}",
+        fake.script(alike).await,
+        fake.script(different).await
+    ));
 }
 
 #[tokio::test]
@@ -311,7 +326,8 @@ async fn documents_are_handed_on_in_order_or_none_is() {
     let source = "name: prepare\nrun: x\n---\nname: train\nafter: prepare\nrun: y\n";
     let response = fake.submit(source, false).await.unwrap();
     assert_eq!(response.jobs.iter().map(|job| job.job.0).collect::<Vec<_>>(), [1, 2]);
-    let script = std::fs::read_to_string(fake.calls("sbatch")[1].trim_start_matches("--parsable ")).unwrap();
+    let script =
+        std::fs::read_to_string(fake.calls("sbatch")[1].trim_start_matches("--parsable ")).unwrap();
     assert!(script.contains("#SBATCH --dependency=afterok:1\n"), "{script}");
     // The second is refused: the first is cancelled again.
     let fake = Fake::new();
@@ -321,7 +337,11 @@ async fn documents_are_handed_on_in_order_or_none_is() {
     match fake.submit(source, false).await {
         Err(ClientError::Api(body)) => {
             assert_eq!(body.message, "Slurm refused it: Invalid qos specification");
-            assert!(body.hints.iter().any(|hint| hint.contains("7 were submitted")), "{:?}", body.hints);
+            assert!(
+                body.hints.iter().any(|hint| hint.contains("7 were submitted")),
+                "{:?}",
+                body.hints
+            );
         }
         other => panic!("{other:?}"),
     }
@@ -405,8 +425,11 @@ async fn one_that_slurm_lost_before_it_started_is_handed_on_again_and_answers_to
     assert_eq!(fake.calls("sbatch").len(), 2);
     // Its number was given to another: that one is not taken for it.
     fake.program("squeue", &row(41, "other"));
-    let listed =
-        fake.client.jobs(JobFilter { user: Some("ada".to_owned()), ..JobFilter::default() }).await.unwrap();
+    let listed = fake
+        .client
+        .jobs(JobFilter { user: Some("ada".to_owned()), ..JobFilter::default() })
+        .await
+        .unwrap();
     assert_eq!(listed.jobs.len(), 1);
 }
 
@@ -459,7 +482,10 @@ async fn a_submission_waits_for_a_controller_that_is_away_and_arrives_once() {
     let away = "echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)' >&2; exit 1";
     fake.program(
         "sbatch",
-        &format!("echo x >> {0}; [ $(grep -c x {0}) -lt 3 ] && {{ {away}; }}; echo 7", count.display()),
+        &format!(
+            "echo x >> {0}; [ $(grep -c x {0}) -lt 3 ] && {{ {away}; }}; echo 7",
+            count.display()
+        ),
     );
     assert_eq!(fake.submit("run: x\n", false).await.unwrap().jobs[0].job, JobId(7));
     assert_eq!(fake.calls("sbatch").len(), 3);
@@ -538,23 +564,32 @@ async fn refusals_of_slurm_say_what_to_do() {
     fake.program("scancel", "true");
     fake.program("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
     let cancel = fake.client.act(JobId(8), Action::Cancel, ActionRequest { index: None }).await;
-    assert!(matches!(&cancel, Err(ClientError::Api(body)) if body.code == "not_found"), "{cancel:?}");
+    assert!(
+        matches!(&cancel, Err(ClientError::Api(body)) if body.code == "not_found"),
+        "{cancel:?}"
+    );
     let logs = fake.client.logs(JobId(8), LogQuery::default()).await.err();
     assert!(matches!(&logs, Some(ClientError::Api(body)) if body.code == "not_found"), "{logs:?}");
     fake.program("sbatch", "echo 'sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified' >&2; exit 1");
     match fake.submit("run: x\n", false).await {
-        Err(ClientError::Api(body)) => assert!(body.hints[0].contains("sacctmgr"), "{:?}", body.hints),
+        Err(ClientError::Api(body)) => {
+            assert!(body.hints[0].contains("sacctmgr"), "{:?}", body.hints)
+        }
         other => panic!("{other:?}"),
     }
-    let nodes = fake.client.scale(JobId(8), &muster_api::types::ScaleRequest { floor: 1, ceiling: 1 }).await;
+    let nodes = fake
+        .client
+        .scale(JobId(8), &muster_api::types::ScaleRequest { floor: 1, ceiling: 1 })
+        .await;
     assert!(matches!(&nodes, Err(ClientError::Api(body)) if body.code == "refused"), "{nodes:?}");
 }
 
 #[tokio::test]
 async fn many_are_cancelled_by_one_call_and_each_is_told_what_became_of_it() {
     let fake = Fake::new();
-    let row =
-        |id: u64, state: &str| format!(r#"{{"job_id": {id}, "user_name": "ada", "job_state": "{state}"}}"#);
+    let row = |id: u64, state: &str| {
+        format!(r#"{{"job_id": {id}, "user_name": "ada", "job_state": "{state}"}}"#)
+    };
     let rows: Vec<String> =
         (1..=6).map(|id| row(id, if id == 5 { "COMPLETED" } else { "PENDING" })).collect();
     let json = rows.join(",");
@@ -567,9 +602,14 @@ async fn many_are_cancelled_by_one_call_and_each_is_told_what_became_of_it() {
         action,
         targets: jobs.iter().map(|job| BulkTarget { job: JobId(*job), index: None }).collect(),
     };
-    let results =
-        fake.client.act_on_many(&request(BulkAction::Cancel, &[1, 2, 3, 4, 5])).await.unwrap().results;
-    let said: Vec<(bool, &str)> = results.iter().map(|one| (one.done, one.message.as_str())).collect();
+    let results = fake
+        .client
+        .act_on_many(&request(BulkAction::Cancel, &[1, 2, 3, 4, 5]))
+        .await
+        .unwrap()
+        .results;
+    let said: Vec<(bool, &str)> =
+        results.iter().map(|one| (one.done, one.message.as_str())).collect();
     assert_eq!(
         said,
         [
@@ -653,7 +693,8 @@ async fn a_request_to_save_is_noted_when_it_was_heard_and_only_who_has_begun_is_
     );
     fake.program("squeue", &format!("echo '{{\"jobs\": [{row}]}}'"));
     let ask = async || {
-        let asked = fake.client.act(JobId(41), Action::Checkpoint, ActionRequest { index: None }).await;
+        let asked =
+            fake.client.act(JobId(41), Action::Checkpoint, ActionRequest { index: None }).await;
         asked.map(|answer| answer.message).map_err(|error| match error {
             ClientError::Api(body) => body.message,
             other => panic!("{other:?}"),
@@ -682,7 +723,8 @@ async fn a_request_to_save_is_noted_when_it_was_heard_and_only_who_has_begun_is_
 
 /// A start of a job's script, as Slurm makes it: its exit code.
 fn start(fake: &Fake, restarts: u32) -> Option<i32> {
-    let path = format!("{}:{}", fake.dir.path().join("bin").display(), std::env::var("PATH").unwrap());
+    let path =
+        format!("{}:{}", fake.dir.path().join("bin").display(), std::env::var("PATH").unwrap());
     let mut script = std::process::Command::new("bash");
     script.arg(fake.root().join("5eed5eed5eed5eed5eed5eed0/script.sh"));
     script
@@ -690,7 +732,10 @@ fn start(fake: &Fake, restarts: u32) -> Option<i32> {
         .env("PATH", path)
         .env("SLURM_JOB_ID", "41")
         .env("SLURM_RESTART_COUNT", restarts.to_string());
-    script.env("SLURM_JOB_NODELIST", "localhost").env("SLURM_JOB_NUM_NODES", "1").env("SLURM_PROCID", "0");
+    script
+        .env("SLURM_JOB_NODELIST", "localhost")
+        .env("SLURM_JOB_NUM_NODES", "1")
+        .env("SLURM_PROCID", "0");
     script.env("SLURM_LOCALID", "0").env("SLURM_NODEID", "0").env("SLURM_STEP_NUM_TASKS", "1");
     script.status().unwrap().code()
 }
@@ -702,7 +747,8 @@ async fn what_ended_well_runs_again_only_when_its_user_asks() {
     // As srun does with the last of its words.
     fake.program("srun", "for last; do :; done; exec bash -c \"$last\"");
     let ran = fake.dir.path().join("ran");
-    let source = |run: &str| format!("name: once\nworkdir: {}\nrun: {run}\n", fake.dir.path().display());
+    let source =
+        |run: &str| format!("name: once\nworkdir: {}\nrun: {run}\n", fake.dir.path().display());
     let runs = || std::fs::read_to_string(&ran).unwrap_or_default().lines().count();
     fake.submit(&source("echo ran >> ran"), false).await.unwrap();
 
@@ -726,7 +772,8 @@ async fn what_failed_or_was_told_to_end_runs_again() {
     // The program ends well, after its job was told to end.
     fake.program("srun", "kill -TERM $PPID; for last; do :; done; exec bash -c \"$last\"");
     let ran = fake.dir.path().join("ran");
-    let source = format!("name: told\nworkdir: {}\nrun: echo ran >> ran\n", fake.dir.path().display());
+    let source =
+        format!("name: told\nworkdir: {}\nrun: echo ran >> ran\n", fake.dir.path().display());
     fake.submit(&source, false).await.unwrap();
     let runs = || std::fs::read_to_string(&ran).unwrap_or_default().lines().count();
     assert_eq!((start(&fake, 0), runs()), (Some(0), 1));
@@ -745,9 +792,12 @@ async fn contained(fake: &Fake) -> (Option<i32>, String) {
     let run = "echo started >> ran";
     let slurm = "{container: nvcr.io/nvidia/pytorch:24.05-py3, container-mounts: [/data:/data:ro]}";
     let dir = fake.dir.path().display();
-    fake.submit(&format!("name: boxed\nworkdir: {dir}\ngpus: 1\nslurm: {slurm}\nrun: {run}\n"), false)
-        .await
-        .unwrap();
+    fake.submit(
+        &format!("name: boxed\nworkdir: {dir}\ngpus: 1\nslurm: {slurm}\nrun: {run}\n"),
+        false,
+    )
+    .await
+    .unwrap();
     let code = start(fake, 0);
     (code, std::fs::read_to_string(fake.dir.path().join("ran")).unwrap_or_default())
 }
@@ -767,7 +817,10 @@ async fn a_container_is_pyxis_where_srun_has_it() {
         "{call}"
     );
     let dir = fake.dir.path().display();
-    assert!(call.contains(&format!(",{dir}:{dir},/data:/data:ro --container-workdir={dir} ")), "{call}");
+    assert!(
+        call.contains(&format!(",{dir}:{dir},/data:/data:ro --container-workdir={dir} ")),
+        "{call}"
+    );
 }
 
 #[tokio::test]
@@ -782,9 +835,11 @@ async fn a_container_is_apptainer_where_srun_has_none_and_else_a_failure() {
     fake.program("apptainer", "while [ $# -gt 3 ]; do shift; done; exec \"$@\"");
     assert_eq!(contained(&fake).await, (Some(0), "started\n".to_owned()));
     let [call] = fake.calls("apptainer").try_into().unwrap();
-    let (options, program) = call.split_once(" docker://nvcr.io/nvidia/pytorch:24.05-py3 ").unwrap();
+    let (options, program) =
+        call.split_once(" docker://nvcr.io/nvidia/pytorch:24.05-py3 ").unwrap();
     assert!(
-        options.starts_with("exec --nv --bind ") && options.contains("--bind /data:/data:ro --pwd "),
+        options.starts_with("exec --nv --bind ")
+            && options.contains("--bind /data:/data:ro --pwd "),
         "{call}"
     );
     assert_eq!(program, "/bin/sh -c echo started >> ran");
@@ -831,11 +886,14 @@ fn slurmrestd(sockets: &tempfile::TempDir, row: &'static str, refuses: &Arc<Atom
                 head.push(char::from(stream.read_u8().await.unwrap()));
             }
             let (status, body) = match head.split(' ').nth(1).unwrap() {
-                _ if has_changed.load(Ordering::Relaxed) => ("401 UNAUTHORIZED", "expired".to_owned()),
+                _ if has_changed.load(Ordering::Relaxed) => {
+                    ("401 UNAUTHORIZED", "expired".to_owned())
+                }
                 "/openapi/v3" => ("200 OK", r#"{"paths": {"/slurm/v0.0.38/jobs": {}}}"#.to_owned()),
                 _ => ("200 OK", format!(r#"{{"errors": [], "jobs": [{row}]}}"#)),
             };
-            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            let answer =
+                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
             stream.write_all(answer.as_bytes()).await.unwrap();
         }
     });
@@ -849,15 +907,22 @@ async fn what_waits_of_an_array_is_held_by_all_its_indices_also_where_slurmrestd
     let address = format!("unix:{}/rest", sockets.path().display());
     let fake = Fake::with(Some(Rest::new(&address, "ada", None, None).unwrap()));
     let full = row.replace("...", "5,7%2");
-    fake.program("squeue", &format!("[ \"$SLURM_BITSTR_LEN\" = 0 ] && echo '{{\"jobs\": [{full}]}}'"));
+    fake.program(
+        "squeue",
+        &format!("[ \"$SLURM_BITSTR_LEN\" = 0 ] && echo '{{\"jobs\": [{full}]}}'"),
+    );
     fake.client.act(JobId(7), Action::Hold, ActionRequest { index: None }).await.unwrap();
-    assert!(fake.calls("scontrol").contains(&"hold 7_[1,3,5,7]".to_owned()), "{:?}", fake.calls("scontrol"));
+    assert!(
+        fake.calls("scontrol").contains(&"hold 7_[1,3,5,7]".to_owned()),
+        "{:?}",
+        fake.calls("scontrol")
+    );
 }
 
 #[tokio::test]
-async fn the_queue_is_read_through_slurmrestd_until_that_refuses_and_then_with_one_warning_from_squeue() {
-    let row =
-        r#"{"job_id": 7, "user_name": "ada", "job_state": "RUNNING", "cluster": "lab", "name": "rest"}"#;
+async fn the_queue_is_read_through_slurmrestd_until_that_refuses_and_then_with_one_warning_from_squeue()
+ {
+    let row = r#"{"job_id": 7, "user_name": "ada", "job_state": "RUNNING", "cluster": "lab", "name": "rest"}"#;
     let (sockets, refuses) = (tempfile::tempdir().unwrap(), Arc::new(AtomicBool::new(false)));
     slurmrestd(&sockets, row, &refuses);
     let address = format!("unix:{}/rest", sockets.path().display());
@@ -875,7 +940,10 @@ async fn the_queue_is_read_through_slurmrestd_until_that_refuses_and_then_with_o
     let warnings = WARNINGS.lock().unwrap().clone();
     let warnings: Vec<String> =
         warnings.into_iter().filter(|warning| warning.starts_with("slurmrestd: ")).collect();
-    assert_eq!(warnings, ["slurmrestd: it refused with 401: expired; Slurm's programs are asked instead"]);
+    assert_eq!(
+        warnings,
+        ["slurmrestd: it refused with 401: expired; Slurm's programs are asked instead"]
+    );
 }
 
 /// The words and hints of a failure that Slurm's silence is.
@@ -891,15 +959,17 @@ async fn a_slurm_that_does_not_answer_is_no_empty_queue_and_who_waits_asks_again
     let fake = Fake::new();
     fake.program("sbatch", "echo 41");
     fake.submit("name: there\nrun: x\n", false).await.unwrap();
-    let down =
-        "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1";
-    let errors = r#"echo '{"errors": [{"error_number": -1, "error": "Unspecified error"}], "jobs": []}'"#;
+    let down = "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1";
+    let errors =
+        r#"echo '{"errors": [{"error_number": -1, "error": "Unspecified error"}], "jobs": []}'"#;
     for says in [down, errors] {
         fake.program("squeue", says);
         for words in [
             silence(fake.client.jobs(JobFilter::default()).await),
             silence(fake.client.job(JobId(41), None).await),
-            silence(fake.client.act(JobId(41), Action::Cancel, ActionRequest { index: None }).await),
+            silence(
+                fake.client.act(JobId(41), Action::Cancel, ActionRequest { index: None }).await,
+            ),
         ] {
             assert!(words.contains("Slurm"), "{words}");
         }
@@ -909,7 +979,10 @@ async fn a_slurm_that_does_not_answer_is_no_empty_queue_and_who_waits_asks_again
     let row = r#"{"jobs": [{"job_id": 41, "name": "there", "user_name": "ada", "job_state": "RUNNING", "comment": "muster:5eed5eed5eed5eed5eed5eed0"}]}"#;
     fake.program(
         "squeue",
-        &format!("echo x >> {0}; [ $(grep -c x {0}) -lt 3 ] && {{ {down}; }}; echo '{row}'", count.display()),
+        &format!(
+            "echo x >> {0}; [ $(grep -c x {0}) -lt 3 ] && {{ {down}; }}; echo '{row}'",
+            count.display()
+        ),
     );
     fake.client.stay(Stay::Waits);
     assert_eq!(fake.client.job(JobId(41), None).await.unwrap().job.state.word(), "running");
@@ -920,7 +993,9 @@ async fn a_slurm_that_does_not_answer_is_no_empty_queue_and_who_waits_asks_again
         "sacct",
         "echo 'sacct: error: Problem talking to the database: Connection refused' >&2; exit 1",
     );
-    assert!(silence(fake.client.job(JobId(41), None).await).contains("the accounting does not answer"));
+    assert!(
+        silence(fake.client.job(JobId(41), None).await).contains("the accounting does not answer")
+    );
     assert!(silence(fake.client.job(JobId(99), None).await).contains("does not answer"));
 }
 
@@ -928,7 +1003,10 @@ async fn a_slurm_that_does_not_answer_is_no_empty_queue_and_who_waits_asks_again
 async fn a_submission_that_was_withdrawn_runs_nothing_though_it_arrives() {
     let fake = Fake::new();
     let gate = fake.dir.path().join("gate");
-    fake.program("sbatch", &format!("while [ ! -e {} ]; do sleep 0.01; done; echo 41", gate.display()));
+    fake.program(
+        "sbatch",
+        &format!("while [ ! -e {} ]; do sleep 0.01; done; echo 41", gate.display()),
+    );
     fake.program("scancel", "true");
     fake.program("srun", "echo ran >> ran");
     let submits = fake.submit("name: withdrawn\nrun: x\n", false);
@@ -940,7 +1018,10 @@ async fn a_submission_that_was_withdrawn_runs_nothing_though_it_arrives() {
         std::fs::write(&gate, "").unwrap();
     };
     let (answer, ()) = futures_util::future::join(submits, withdraws).await;
-    assert!(matches!(&answer, Err(ClientError::Api(body)) if body.code == "interrupted"), "{answer:?}");
+    assert!(
+        matches!(&answer, Err(ClientError::Api(body)) if body.code == "interrupted"),
+        "{answer:?}"
+    );
     assert_eq!(fake.calls("scancel"), ["41"]);
     assert_eq!(start(&fake, 0), Some(130));
     assert!(fake.calls("srun").is_empty());
@@ -959,7 +1040,8 @@ async fn a_verb_asks_slurm_no_more_than_its_own_commands_do() {
     fake.program("squeue", &format!("echo '{row}'"));
     let programs = ["squeue", "scontrol", "sacct", "sbatch", "scancel"];
     let counts = || programs.map(|program| fake.calls(program).len());
-    let since = |before: [usize; 5]| std::array::from_fn::<usize, 5, _>(|at| counts()[at] - before[at]);
+    let since =
+        |before: [usize; 5]| std::array::from_fn::<usize, 5, _>(|at| counts()[at] - before[at]);
     let before = counts();
     fake.client.jobs(JobFilter::default()).await.unwrap();
     assert_eq!(since(before), [1, 0, 0, 0, 0], "ps");
@@ -967,9 +1049,16 @@ async fn a_verb_asks_slurm_no_more_than_its_own_commands_do() {
     fake.client.job(JobId(41), None).await.unwrap();
     assert_eq!(since(before), [1, 0, 0, 0, 0], "show");
     let before = counts();
-    fake.client.jobs(JobFilter { ids: Some("41".to_owned()), ..JobFilter::default() }).await.unwrap();
+    fake.client
+        .jobs(JobFilter { ids: Some("41".to_owned()), ..JobFilter::default() })
+        .await
+        .unwrap();
     assert_eq!(since(before), [1, 0, 0, 0, 0], "a look of wait");
     let before = counts();
     fake.client.act(JobId(41), Action::Cancel, ActionRequest { index: None }).await.unwrap();
-    assert_eq!(since(before), [1, 0, 0, 0, 1], "cancel: whether the number is still the job's, and scancel");
+    assert_eq!(
+        since(before),
+        [1, 0, 0, 0, 1],
+        "cancel: whether the number is still the job's, and scancel"
+    );
 }

@@ -1,4 +1,5 @@
-//! Findings that are known and accepted, as text that people can read and keep beside their configuration. It reads no file.
+//! Findings that are known and accepted, as text that people can read and keep beside their
+//! configuration. It reads no file.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +8,12 @@ use muster_model::check::CheckReport;
 /// A line for each finding: fingerprint, rule, what was seen.
 #[must_use]
 pub fn baseline(report: &CheckReport) -> String {
-    let mut text =
-        String::from("# findings that are accepted; what stands behind the fingerprint is for people\n");
+    let mut text = String::from(
+        "# findings that are accepted; what stands behind the fingerprint is for people\n",
+    );
     for finding in &report.findings {
-        let says: String = finding.evidence.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let says: String =
+            finding.evidence.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         text.push_str(&format!("{} {} {says}\n", finding.fingerprint, finding.rule));
     }
     text

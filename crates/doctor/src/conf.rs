@@ -1,5 +1,5 @@
-//! The syntax of Slurm's configuration files: pairs of key and value on lines, comments, continuation. It knows no key but
-//! `Include`, and judges nothing.
+//! The syntax of Slurm's configuration files: pairs of key and value on lines, comments,
+//! continuation. It knows no key but `Include`, and judges nothing.
 
 use muster_model::check::CheckPlace;
 
@@ -20,7 +20,10 @@ pub(crate) struct Line {
 impl Line {
     /// The value of a key; keys are not case-sensitive.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
-        self.pairs.iter().find(|pair| pair.key.eq_ignore_ascii_case(key)).map(|pair| pair.value.as_str())
+        self.pairs
+            .iter()
+            .find(|pair| pair.key.eq_ignore_ascii_case(key))
+            .map(|pair| pair.value.as_str())
     }
 }
 
@@ -55,7 +58,8 @@ pub(crate) fn parse(name: &str, text: &str) -> Parsed {
 /// The file behind the word `Include`.
 fn included(line: &str) -> Option<&str> {
     let (word, file) = line.trim().split_once(char::is_whitespace)?;
-    (word.eq_ignore_ascii_case("include") && !file.trim_start().starts_with('=')).then(|| file.trim())
+    (word.eq_ignore_ascii_case("include") && !file.trim_start().starts_with('='))
+        .then(|| file.trim())
 }
 
 /// Files that a text includes.
@@ -63,7 +67,8 @@ pub(crate) fn includes(text: &str) -> Vec<String> {
     parse("", text).includes.into_iter().map(|(_, file)| file).collect()
 }
 
-/// Lines without comments, with what a backslash at their end joins to them, and the number of their first.
+/// Lines without comments, with what a backslash at their end joins to them, and the number of
+/// their first.
 fn logical_lines(text: &str) -> Vec<(u32, String)> {
     let mut lines: Vec<(u32, String)> = Vec::new();
     let mut continued = false;
@@ -88,12 +93,13 @@ fn logical_lines(text: &str) -> Vec<(u32, String)> {
 /// A `#` begins a comment, unless a backslash stands before it.
 fn without_comment(line: &str) -> &str {
     let bytes = line.as_bytes();
-    let comment = (0..bytes.len()).find(|&at| bytes[at] == b'#' && (at == 0 || bytes[at - 1] != b'\\'));
+    let comment =
+        (0..bytes.len()).find(|&at| bytes[at] == b'#' && (at == 0 || bytes[at - 1] != b'\\'));
     comment.map_or(line, |at| &line[..at])
 }
 
-/// The pairs of a line, and the first thing in it that is none: `A=1 B="two words"`. Blanks may stand around the sign of the first only,
-/// as Slurm has it.
+/// The pairs of a line, and the first thing in it that is none: `A=1 B="two words"`. Blanks may
+/// stand around the sign of the first only, as Slurm has it.
 fn pairs_and_rest(line: &str) -> (Vec<Pair>, Option<String>) {
     let mut pairs = Vec::new();
     let mut odd = (line.matches('"').count() % 2 == 1).then(|| "a quote is left open".to_owned());
@@ -109,9 +115,11 @@ fn pairs_and_rest(line: &str) -> (Vec<Pair>, Option<String>) {
     (pairs, odd)
 }
 
-/// The same for a line that Slurm printed: no blanks around the sign, and values may hold anything, also `#`.
+/// The same for a line that Slurm printed: no blanks around the sign, and values may hold anything,
+/// also `#`.
 pub(crate) fn printed_pairs(line: &str) -> Vec<Pair> {
-    let split = |word: &str| word.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let split =
+        |word: &str| word.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
     line.split_whitespace().filter_map(split).map(|(key, value)| Pair { key, value }).collect()
 }
 

@@ -1,5 +1,5 @@
-//! docs/check.md and the explanation of a rule, made from the rules themselves, so that they cannot say anything else than the program
-//! does.
+//! docs/check.md and the explanation of a rule, made from the rules themselves, so that they cannot
+//! say anything else than the program does.
 
 use std::fmt::Write as _;
 

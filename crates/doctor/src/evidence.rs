@@ -1,5 +1,6 @@
-//! What is known of a Slurm cluster, put together from files and from what it says of itself. What it says of itself goes before
-//! files; what nobody gave is unknown and not a default. Nothing here judges.
+//! What is known of a Slurm cluster, put together from files and from what it says of itself. What
+//! it says of itself goes before files; what nobody gave is unknown and not a default. Nothing here
+//! judges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +23,8 @@ pub struct Evidence {
     dbd: Option<Settings>,
     /// Files that are included and were not given.
     pub(crate) missing: Vec<String>,
-    /// Every line of a file that Slurm parses, with the kind of the file; of slurm.conf with what it includes.
+    /// Every line of a file that Slurm parses, with the kind of the file; of slurm.conf with what
+    /// it includes.
     pub(crate) lines: Vec<(SourceKind, Line)>,
     /// Text in those files that is no setting.
     pub(crate) odd: Vec<(CheckPlace, String)>,
@@ -101,7 +103,9 @@ impl Evidence {
                 SourceKind::SlurmConf => evidence.take_conf(source, sources),
                 SourceKind::Included => {}
                 SourceKind::GresConf => evidence.gres.get_or_insert_default().extend(parsed()),
-                SourceKind::TopologyConf => evidence.switches.get_or_insert_default().extend(parsed()),
+                SourceKind::TopologyConf => {
+                    evidence.switches.get_or_insert_default().extend(parsed())
+                }
                 SourceKind::CgroupConf => add(evidence.cgroup.get_or_insert_default(), &parsed()),
                 SourceKind::SlurmdbdConf => add(evidence.dbd.get_or_insert_default(), &parsed()),
                 SourceKind::Config => evidence.take_running(source),
@@ -184,7 +188,8 @@ impl Evidence {
         self.conf = Some(settings);
     }
 
-    /// The lines of a file, with those of included files where they are included. Files that include each other end at some depth.
+    /// The lines of a file, with those of included files where they are included. Files that
+    /// include each other end at some depth.
     fn spliced(&mut self, source: &Source, sources: &[Source], depth: usize) -> Vec<Line> {
         /// Slurm itself has no limit; who nests deeper includes in a circle.
         const DEPTH: usize = 8;
@@ -195,11 +200,13 @@ impl Evidence {
             lines.extend_from_slice(&parsed.lines[taken..*at]);
             taken = *at;
             let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
-            let given = sources
-                .iter()
-                .find(|other| other.kind == SourceKind::Included && base(&other.name) == base(file));
+            let given = sources.iter().find(|other| {
+                other.kind == SourceKind::Included && base(&other.name) == base(file)
+            });
             match given {
-                Some(other) if depth < DEPTH => lines.extend(self.spliced(other, sources, depth + 1)),
+                Some(other) if depth < DEPTH => {
+                    lines.extend(self.spliced(other, sources, depth + 1))
+                }
                 _ => self.missing.push(file.clone()),
             }
         }
@@ -221,15 +228,21 @@ impl Evidence {
             let value = if is_null(value) { "" } else { value }.to_owned();
             let settings = if is_cgroup { &mut self.cgroup } else { &mut self.running };
             let said = Said { key: key.clone(), value, place: Some(place) };
-            settings.get_or_insert_default().entry(key.to_ascii_lowercase()).or_default().push(said);
+            settings
+                .get_or_insert_default()
+                .entry(key.to_ascii_lowercase())
+                .or_default()
+                .push(said);
         }
     }
 
-    /// What a setting of slurm.conf is. Where it is not set it is its default; `None` stands for a default that depends on the version.
+    /// What a setting of slurm.conf is. Where it is not set it is its default; `None` stands for a
+    /// default that depends on the version.
     pub(crate) fn said(&self, key: &str, default: Option<&str>) -> Result<Said, Untested> {
         let lower = key.to_ascii_lowercase();
-        let last =
-            |settings: &Option<Settings>| -> Option<Said> { settings.as_ref()?.get(&lower)?.last().cloned() };
+        let last = |settings: &Option<Settings>| -> Option<Said> {
+            settings.as_ref()?.get(&lower)?.last().cloned()
+        };
         let written = last(&self.conf);
         if let Some(mut said) = last(&self.running) {
             // Where it is written is of more use than where it was read.
@@ -246,7 +259,9 @@ impl Evidence {
             (None, _) if !self.missing.is_empty() => {
                 untested(format!("{}, which slurm.conf includes", self.missing.join(", ")))
             }
-            (None, Some(default)) => Ok(Said { key: key.to_owned(), value: default.to_owned(), place: None }),
+            (None, Some(default)) => {
+                Ok(Said { key: key.to_owned(), value: default.to_owned(), place: None })
+            }
             (None, None) => untested(format!(
                 "{key} is not set, and its default depends on the version: the output of `scontrol show config`"
             )),
@@ -281,7 +296,12 @@ impl Evidence {
 
     /// What a setting of cgroup.conf is.
     pub(crate) fn cgroup(&self, key: &str, default: &str) -> Result<Said, Untested> {
-        of_file(self.cgroup.as_ref(), key, default, "cgroup.conf, or the output of `scontrol show config`")
+        of_file(
+            self.cgroup.as_ref(),
+            key,
+            default,
+            "cgroup.conf, or the output of `scontrol show config`",
+        )
     }
 
     /// What a setting of slurmdbd.conf is.
@@ -318,7 +338,8 @@ impl Evidence {
         }
     }
 
-    /// Names of the nodes of a partition; `None` where they are said in a way that is not understood.
+    /// Names of the nodes of a partition; `None` where they are said in a way that is not
+    /// understood.
     pub(crate) fn nodes_of(&self, partition: &Record) -> Option<BTreeSet<String>> {
         let list = partition.get("Nodes").unwrap_or_default();
         let every = || self.nodes.iter().map(|node| node.name.clone());
@@ -343,7 +364,12 @@ impl Evidence {
 }
 
 /// A setting of a file that stands alone.
-fn of_file(file: Option<&Settings>, key: &str, default: &str, needed: &str) -> Result<Said, Untested> {
+fn of_file(
+    file: Option<&Settings>,
+    key: &str,
+    default: &str,
+    needed: &str,
+) -> Result<Said, Untested> {
     let Some(file) = file else { return untested(needed) };
     let said = file.get(&key.to_ascii_lowercase()).and_then(|all| all.last()).cloned();
     Ok(said.unwrap_or_else(|| Said { key: key.to_owned(), value: default.to_owned(), place: None }))
@@ -374,7 +400,8 @@ pub(crate) fn gpus(node: &Record) -> u64 {
     gpu_types(node).iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
 }
 
-/// The same value, though Slurm prints it with its unit or with the number of a user: `5 sec`, `slurm(64030)`.
+/// The same value, though Slurm prints it with its unit or with the number of a user: `5 sec`,
+/// `slurm(64030)`.
 fn is_same(written: &str, printed: &str) -> bool {
     let bare = printed.split([' ', '(']).next().unwrap_or_default();
     written.eq_ignore_ascii_case(printed) || written.eq_ignore_ascii_case(bare)
@@ -392,7 +419,8 @@ fn fields(pairs: &[Pair]) -> BTreeMap<String, String> {
 fn add(settings: &mut Settings, lines: &[Line]) {
     for line in lines {
         for Pair { key, value } in &line.pairs {
-            let said = Said { key: key.clone(), value: value.clone(), place: Some(line.place.clone()) };
+            let said =
+                Said { key: key.clone(), value: value.clone(), place: Some(line.place.clone()) };
             settings.entry(key.to_ascii_lowercase()).or_default().push(said);
         }
     }
@@ -416,7 +444,8 @@ fn table(source: &Source) -> Vec<Record> {
         lines.next().unwrap_or_default().split('|').map(str::to_ascii_lowercase).collect();
     let record = |line: &str| {
         let cells: Vec<&str> = line.split('|').collect();
-        let fields = heading.iter().cloned().zip(cells.iter().map(|cell| (*cell).to_owned())).collect();
+        let fields =
+            heading.iter().cloned().zip(cells.iter().map(|cell| (*cell).to_owned())).collect();
         let place = CheckPlace { source: source.name.clone(), line: None };
         Record { name: cells[0].to_owned(), fields, place }
     };

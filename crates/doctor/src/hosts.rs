@@ -1,5 +1,5 @@
-//! Slurm's host lists, such as `node[01-04,7],login1`, as names. Also of device files, which are written the same way. It knows
-//! nothing of nodes.
+//! Slurm's host lists, such as `node[01-04,7],login1`, as names. Also of device files, which are
+//! written the same way. It knows nothing of nodes.
 
 /// Names that one list may stand for; Slurm's own largest clusters have fewer nodes than that.
 const MAX_NAMES: usize = 1 << 16;
@@ -43,7 +43,8 @@ fn expand_one(part: &str) -> Option<Vec<String>> {
     let (ranges, tail) = rest.split_once(']')?;
     let tails = expand_one(tail)?;
     let mut names = Vec::new();
-    for number in ranges.split(',').map(numbers).collect::<Option<Vec<_>>>()?.into_iter().flatten() {
+    for number in ranges.split(',').map(numbers).collect::<Option<Vec<_>>>()?.into_iter().flatten()
+    {
         for tail in &tails {
             names.push(format!("{head}{number}{tail}"));
             if names.len() > MAX_NAMES {
@@ -85,8 +86,16 @@ mod tests {
         ] {
             assert_eq!(expand(list).unwrap().join(" "), names, "{list}");
         }
-        for list in ["n[1-", "n1]", "n[[1]]", "n[3-1]", "n[a-b]", "n[0-999999]", "n[]", "a[0-9999]b[0-9999]"]
-        {
+        for list in [
+            "n[1-",
+            "n1]",
+            "n[[1]]",
+            "n[3-1]",
+            "n[a-b]",
+            "n[0-999999]",
+            "n[]",
+            "a[0-9999]b[0-9999]",
+        ] {
             assert_eq!(expand(list), None, "{list}");
         }
     }

@@ -66,7 +66,10 @@ mod tests {
     /// Baselines hold these.
     #[test]
     fn a_fingerprint_never_changes() {
-        assert_eq!(fingerprint("no-backfill", "schedulertype"), fingerprint("no-backfill", "schedulertype"));
+        assert_eq!(
+            fingerprint("no-backfill", "schedulertype"),
+            fingerprint("no-backfill", "schedulertype")
+        );
         assert_ne!(fingerprint("a", "bc"), fingerprint("ab", "c"));
         assert_eq!(fingerprint("", ""), "af63bd4c8601b7df");
     }

@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Names from `kubectl get nodes -o json`, `-o name`, its table, or one name a line. `None` where there is none.
+/// Names from `kubectl get nodes -o json`, `-o name`, its table, or one name a line. `None` where
+/// there is none.
 #[must_use]
 pub fn kubernetes_nodes(text: &str) -> Option<BTreeSet<String>> {
     let names: BTreeSet<String> = match text.trim_start().starts_with('{') {
         true => {
             let list: Value = serde_json::from_str(text).ok()?;
             let items = list.get("items").and_then(Value::as_array)?;
-            let name =
-                |item: &Value| item.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
+            let name = |item: &Value| {
+                item.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned)
+            };
             items.iter().filter_map(name).collect()
         }
         false => text

@@ -1,5 +1,5 @@
-//! What is wrong with a cluster, and with one job's place in it: evidence in, findings out. The rules are closed, ordered lists of data.
-//! This crate reads no files and asks no cluster.
+//! What is wrong with a cluster, and with one job's place in it: evidence in, findings out. The
+//! rules are closed, ordered lists of data. This crate reads no files and asks no cluster.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 

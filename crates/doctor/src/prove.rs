@@ -1,4 +1,5 @@
-//! Probe jobs where no configuration is proof: what to run, and what its output means. It runs nothing.
+//! Probe jobs where no configuration is proof: what to run, and what its output means. It runs
+//! nothing.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -21,7 +22,8 @@ pub fn probe(id: &'static str, outcome: ProbeOutcome, says: impl Into<String>) -
     CheckProbe { probe: id, outcome, says: says.into() }
 }
 
-/// What a job with one GPU runs: it says its number, what it is told to see, and which device files it can open.
+/// What a job with one GPU runs: it says its number, what it is told to see, and which device files
+/// it can open.
 #[must_use]
 pub fn one_gpu_script(evidence: &Evidence) -> String {
     let gpu = |line: &&Line| line.get("Name").is_some_and(|name| name.eq_ignore_ascii_case("gpu"));
@@ -34,10 +36,12 @@ pub fn one_gpu_script(evidence: &Evidence) -> String {
     if files.is_empty() {
         files.extend(expand(USUAL_FILES).unwrap_or_default());
     }
-    let mut script =
-        String::from("export LC_ALL=C\necho \"job $SLURM_JOB_ID\"\necho \"visible $CUDA_VISIBLE_DEVICES\"\n");
+    let mut script = String::from(
+        "export LC_ALL=C\necho \"job $SLURM_JOB_ID\"\necho \"visible $CUDA_VISIBLE_DEVICES\"\n",
+    );
     for file in files {
-        // Nothing is read: to be let in is what counts, also where no driver answers behind the file.
+        // Nothing is read: to be let in is what counts, also where no driver answers behind the
+        // file.
         let _ = writeln!(
             script,
             "if [ -e {file} ]; then if said=$( (: < {file}) 2>&1 ); then echo 'open {file}'; else case \"$said\" in \
@@ -63,7 +67,11 @@ pub fn judge_one_gpu(output: &str) -> CheckProbe {
     let files = |word: &str| output.lines().filter(|line| line.starts_with(word)).count();
     let (open, refused, closed) = (files("open "), files("refused "), files("closed "));
     let Some(visible) = output.lines().find_map(|line| line.strip_prefix("visible ")) else {
-        return probe(id, ProbeOutcome::Failed, "CUDA_VISIBLE_DEVICES is not set in a job with one GPU");
+        return probe(
+            id,
+            ProbeOutcome::Failed,
+            "CUDA_VISIBLE_DEVICES is not set in a job with one GPU",
+        );
     };
     let seen = visible.split(',').filter(|entry| !entry.trim().is_empty()).count();
     if seen != 1 {
@@ -75,24 +83,31 @@ pub fn judge_one_gpu(output: &str) -> CheckProbe {
     }
     match (open, refused, closed) {
         (1, 0, 0) => probe(id, ProbeOutcome::NotTested, "a node with more than one device file"),
-        (1, _, 0) => {
-            probe(id, ProbeOutcome::Passed, format!("one device file can be opened, {refused} are refused"))
-        }
-        (0, 0, 0) => {
-            probe(id, ProbeOutcome::NotTested, "device files: the node has none of those in gres.conf")
-        }
+        (1, _, 0) => probe(
+            id,
+            ProbeOutcome::Passed,
+            format!("one device file can be opened, {refused} are refused"),
+        ),
+        (0, 0, 0) => probe(
+            id,
+            ProbeOutcome::NotTested,
+            "device files: the node has none of those in gres.conf",
+        ),
         (0 | 1, _, _) => probe(
             id,
             ProbeOutcome::NotTested,
             format!("a user who may open device files: {closed} are closed to this one"),
         ),
-        _ => {
-            probe(id, ProbeOutcome::Failed, format!("a job with one GPU can open the device files of {open}"))
-        }
+        _ => probe(
+            id,
+            ProbeOutcome::Failed,
+            format!("a job with one GPU can open the device files of {open}"),
+        ),
     }
 }
 
-/// What a line of `sacct -X -n -P -o State,ElapsedRaw,AllocTRES` means for a job with one GPU. `None` while it is not over.
+/// What a line of `sacct -X -n -P -o State,ElapsedRaw,AllocTRES` means for a job with one GPU.
+/// `None` while it is not over.
 #[must_use]
 pub fn judge_recorded(job: &str, line: &str) -> Option<CheckProbe> {
     let id = PROBES[1];
@@ -102,12 +117,19 @@ pub fn judge_recorded(job: &str, line: &str) -> Option<CheckProbe> {
         return None;
     }
     Some(match tres.split(',').any(|entry| entry == "gres/gpu=1") {
-        true => probe(id, ProbeOutcome::Passed, format!("job {job}: one GPU for {seconds} s is in sacct")),
-        false => probe(id, ProbeOutcome::Failed, format!("job {job} had one GPU, sacct knows of {tres}")),
+        true => probe(
+            id,
+            ProbeOutcome::Passed,
+            format!("job {job}: one GPU for {seconds} s is in sacct"),
+        ),
+        false => {
+            probe(id, ProbeOutcome::Failed, format!("job {job} had one GPU, sacct knows of {tres}"))
+        }
     })
 }
 
-/// How many nodes a gang takes that fills the smallest leaf of several nodes, where one with so many idle ones is known.
+/// How many nodes a gang takes that fills the smallest leaf of several nodes, where one with so
+/// many idle ones is known.
 ///
 /// # Errors
 /// What would be needed.
@@ -137,11 +159,14 @@ pub fn gang_size(evidence: &Evidence) -> Result<usize, String> {
 pub fn judge_gang(output: &str, size: usize) -> CheckProbe {
     let id = PROBES[2];
     let nodes: BTreeSet<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
-    let leaves: BTreeSet<&str> = nodes.iter().filter_map(|node| Some(node.rsplit_once('.')?.0)).collect();
+    let leaves: BTreeSet<&str> =
+        nodes.iter().filter_map(|node| Some(node.rsplit_once('.')?.0)).collect();
     match (nodes.len(), leaves.len()) {
-        (_, 0) => {
-            probe(id, ProbeOutcome::NotTested, "a topology plugin that names switches in SLURM_TOPOLOGY_ADDR")
-        }
+        (_, 0) => probe(
+            id,
+            ProbeOutcome::NotTested,
+            "a topology plugin that names switches in SLURM_TOPOLOGY_ADDR",
+        ),
         (count, _) if count != size => {
             probe(id, ProbeOutcome::NotTested, format!("{size} nodes in the job; {count} answered"))
         }

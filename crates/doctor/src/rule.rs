@@ -1,4 +1,5 @@
-//! The shape of a rule: what it looks at, what it says, and the three outcomes. The rules themselves stand in `rules`.
+//! The shape of a rule: what it looks at, what it says, and the three outcomes. The rules
+//! themselves stand in `rules`.
 
 use muster_model::check::{CheckPlace, Severity};
 
@@ -110,9 +111,14 @@ impl Said {
 
     /// The value behind `word=` in a list such as that of SchedulerParameters.
     pub(crate) fn option(&self, word: &str) -> Option<&str> {
-        let of =
-            |own: &'_ str| own.split_once('=').is_some_and(|(key, _)| key.trim().eq_ignore_ascii_case(word));
-        self.value.split(',').find(|own| of(own)).and_then(|own| own.split_once('=')).map(|(_, value)| value)
+        let of = |own: &'_ str| {
+            own.split_once('=').is_some_and(|(key, _)| key.trim().eq_ignore_ascii_case(word))
+        };
+        self.value
+            .split(',')
+            .find(|own| of(own))
+            .and_then(|own| own.split_once('='))
+            .map(|(_, value)| value)
     }
 
     /// Yes, in the words of cgroup.conf.
@@ -121,8 +127,8 @@ impl Said {
     }
 }
 
-/// A length of time as Slurm writes it, in minutes: `30`, `30:00`, `1:00:00`, `2-0`, `2-12:30:00`. `None` where it is without end or not
-/// understood; a limit that is not understood is none.
+/// A length of time as Slurm writes it, in minutes: `30`, `30:00`, `1:00:00`, `2-0`, `2-12:30:00`.
+/// `None` where it is without end or not understood; a limit that is not understood is none.
 #[must_use]
 pub fn minutes(text: &str) -> Option<u64> {
     let (days, clock) = match text.split_once('-') {
@@ -132,11 +138,16 @@ pub fn minutes(text: &str) -> Option<u64> {
     let parts: Vec<u64> = clock.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let (hours, minutes) = match (days, parts.as_slice()) {
         (Some(_), [hours]) => (*hours, 0),
-        (Some(_), [hours, minutes] | [hours, minutes, _]) | (None, [hours, minutes, _]) => (*hours, *minutes),
+        (Some(_), [hours, minutes] | [hours, minutes, _]) | (None, [hours, minutes, _]) => {
+            (*hours, *minutes)
+        }
         (None, [minutes] | [minutes, _]) => (0, *minutes),
         _ => return None,
     };
-    days.unwrap_or(0).checked_mul(24 * 60)?.checked_add(hours.checked_mul(60)?)?.checked_add(minutes)
+    days.unwrap_or(0)
+        .checked_mul(24 * 60)?
+        .checked_add(hours.checked_mul(60)?)?
+        .checked_add(minutes)
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
-//! The answer in the format that code hosts show beside lines: SARIF 2.1.0 of OASIS. It decides nothing.
+//! The answer in the format that code hosts show beside lines: SARIF 2.1.0 of OASIS. It decides
+//! nothing.
 
 use muster_model::check::{CheckFinding, CheckReport, Severity};
 use serde_json::{Value, json};
 
 use crate::rules;
 
-/// A log with one run. Rules that were not tested are said as notifications, so that nobody takes them for passed.
+/// A log with one run. Rules that were not tested are said as notifications, so that nobody takes
+/// them for passed.
 #[must_use]
 pub fn sarif(report: &CheckReport, version: &str) -> Value {
     let rules: Vec<Value> = rules::all()

@@ -1,4 +1,5 @@
-//! Texts that evidence is made of, and how each is recognised. It reads no file: name and text are given.
+//! Texts that evidence is made of, and how each is recognised. It reads no file: name and text are
+//! given.
 
 use crate::conf;
 
@@ -52,7 +53,8 @@ impl SourceKind {
         }
     }
 
-    /// What a text is, by its name and else by how it begins. `None` when it is nothing that is read here.
+    /// What a text is, by its name and else by how it begins. `None` when it is nothing that is
+    /// read here.
     #[must_use]
     pub fn of(name: &str, text: &str) -> Option<Self> {
         let file = name.rsplit('/').next().unwrap_or(name);
@@ -68,7 +70,8 @@ impl SourceKind {
     }
 
     fn by_beginning(text: &str) -> Option<Self> {
-        let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
+        let first =
+            text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
         let has = |words: &[&str]| words.iter().all(|word| first.contains(word));
         if first.starts_with("Configuration data as of") {
             Some(Self::Config)
@@ -79,7 +82,8 @@ impl SourceKind {
         } else if first.starts_with("Name|") && has(&["|GraceTime|"]) {
             Some(Self::Qos)
         } else {
-            let says = |key: &str| conf::parse("", text).lines.iter().any(|line| line.get(key).is_some());
+            let says =
+                |key: &str| conf::parse("", text).lines.iter().any(|line| line.get(key).is_some());
             says("ClusterName").then_some(Self::SlurmConf)
         }
     }

@@ -1,5 +1,6 @@
-//! What the evidence says of a cluster, for those who make something else of it than findings: settings, nodes, partitions and
-//! switches, with includes, defaults and host lists resolved. It judges nothing.
+//! What the evidence says of a cluster, for those who make something else of it than findings:
+//! settings, nodes, partitions and switches, with includes, defaults and host lists resolved. It
+//! judges nothing.
 
 use crate::evidence::{Evidence, Record};
 use crate::hosts::expand;
@@ -59,7 +60,8 @@ impl Evidence {
         self.partitions.iter().map(Entry)
     }
 
-    /// Names of the nodes of a partition, in no order; `None` where they are said in a way that is not understood.
+    /// Names of the nodes of a partition, in no order; `None` where they are said in a way that is
+    /// not understood.
     #[must_use]
     pub fn partition_nodes(&self, partition: Entry<'_>) -> Option<Vec<String>> {
         self.nodes_of(partition.0).map(|names| names.into_iter().collect())
@@ -83,7 +85,11 @@ impl Evidence {
         let list = |text: Option<&str>| text.and_then(expand).unwrap_or_default();
         let read = |line: &crate::conf::Line| {
             let name = line.get("SwitchName")?.to_owned();
-            Some(Switch { name, nodes: list(line.get("Nodes")), switches: list(line.get("Switches")) })
+            Some(Switch {
+                name,
+                nodes: list(line.get("Nodes")),
+                switches: list(line.get("Switches")),
+            })
         };
         self.switches.as_ref().map(|lines| lines.iter().filter_map(read).collect())
     }

@@ -1,5 +1,6 @@
 //! The rows of the table under criterion, for a closer look at one of them with its distribution:
-//! `cargo bench -p muster-engine --bench engine -- NAME`. The table itself is made by `cargo xtask bench`.
+//! `cargo bench -p muster-engine --bench engine -- NAME`. The table itself is made by `cargo xtask
+//! bench`.
 
 #![allow(missing_docs, reason = "criterion's macros generate undocumented items")]
 #![allow(clippy::disallowed_methods, reason = "a bench reads the clock; the library may not")]

@@ -1,4 +1,5 @@
-//! How fast places are found by each placement policy: `cargo bench -p muster-engine --bench score`.
+//! How fast places are found by each placement policy: `cargo bench -p muster-engine --bench
+//! score`.
 
 #![allow(missing_docs, reason = "criterion's macros generate undocumented items")]
 #![allow(clippy::disallowed_methods, reason = "a bench reads the clock; the library may not")]
@@ -50,11 +51,12 @@ fn shares() -> Vec<Arc<JobSpec>> {
     specs
 }
 
-/// Starts and ends in equal number on a cluster that is half full: submission to commit, `BATCH` per pass.
+/// Starts and ends in equal number on a cluster that is half full: submission to commit, `BATCH`
+/// per pass.
 fn policies(criterion: &mut Criterion) {
     for (mix, specs) in [("single GPUs", singles(MIXES, 1)), ("shares and devices", shares())] {
-        let mut group =
-            criterion.benchmark_group(format!("placements by policy, {mix}, 5,000 nodes half full"));
+        let mut group = criterion
+            .benchmark_group(format!("placements by policy, {mix}, 5,000 nodes half full"));
         group.throughput(Throughput::Elements(BATCH as u64));
         for (name, placement) in PlacementPolicy::ALL {
             group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
@@ -68,7 +70,8 @@ fn policies(criterion: &mut Criterion) {
                     let mut spent = Duration::ZERO;
                     for _ in 0..iterations {
                         bench.tick();
-                        let ending = running.pop_front().expect("as many batches run as were started");
+                        let ending =
+                            running.pop_front().expect("as many batches run as were started");
                         bench.step(&Bench::whole_life(&ending));
                         let events = bench.batch(&specs, &mut at, BATCH);
                         let begin = Instant::now();

@@ -1,9 +1,11 @@
-//! The table of docs/PERFORMANCE.md: `cargo xtask bench [--json] [--only NAMES] [--instructions] [--quick]`.
+//! The table of docs/PERFORMANCE.md: `cargo xtask bench [--json] [--only NAMES] [--instructions]
+//! [--quick]`.
 //!
-//! Every number is taken in a process of its own, so that none profits from another's memory. Time is the processor's, not the
-//! clock's on the wall. On a shared machine even that says little by itself, since caches are shared, too: beside it stands how
-//! often a fixed piece of work would have run meanwhile, measured in the same process.
-//! It decides nothing about the engine; what is measured is in `rows`.
+//! Every number is taken in a process of its own, so that none profits from another's memory. Time
+//! is the processor's, not the clock's on the wall. On a shared machine even that says little by
+//! itself, since caches are shared, too: beside it stands how often a fixed piece of work would
+//! have run meanwhile, measured in the same process. It decides nothing about the engine; what is
+//! measured is in `rows`.
 
 #![allow(clippy::disallowed_methods, reason = "a bench reads the clock; the library may not")]
 #![allow(clippy::disallowed_types, reason = "each number is taken in a process of its own")]
@@ -79,10 +81,15 @@ fn asked(args: &[String]) -> Result<Asked, String> {
             }
             // How the table asks for one number, from a process of its own.
             "--measure" => {
-                let [name, numbers, how] = [(); 3].map(|()| args.next().cloned().unwrap_or_default());
-                let of: Vec<usize> = numbers.split(',').filter_map(|one| one.parse().ok()).collect();
-                let [nodes, running, pending, queues] = of[..] else { return Err(USAGE.to_owned()) };
-                asked.measure = Some((name, Scale { nodes, running, pending, queues }, how == "exact"));
+                let [name, numbers, how] =
+                    [(); 3].map(|()| args.next().cloned().unwrap_or_default());
+                let of: Vec<usize> =
+                    numbers.split(',').filter_map(|one| one.parse().ok()).collect();
+                let [nodes, running, pending, queues] = of[..] else {
+                    return Err(USAGE.to_owned());
+                };
+                asked.measure =
+                    Some((name, Scale { nodes, running, pending, queues }, how == "exact"));
             }
             other => return Err(format!("unknown argument {other}\n\n{USAGE}")),
         }
@@ -130,8 +137,8 @@ fn find(name: &str) -> Result<Row, String> {
         .ok_or_else(|| format!("no row {name}\nhint: --list says which there are\n"))
 }
 
-/// Median time of a fixed piece of work that is not ours: an ordered map filled and emptied, a cache and a branch predictor
-/// busy as in the engine.
+/// Median time of a fixed piece of work that is not ours: an ordered map filled and emptied, a
+/// cache and a branch predictor busy as in the engine.
 fn calibration() -> Duration {
     let mut taken = [(); 9].map(|()| {
         let begin = own_time();
@@ -245,14 +252,24 @@ fn has_valgrind() -> bool {
 
 /// Instructions of one sample; of one item where a sample is of many.
 fn instructions(row: &Row) -> Result<u64, String> {
-    let file = std::env::temp_dir().join(format!("muster-bench-{}-{}", std::process::id(), row.name));
+    let file =
+        std::env::temp_dir().join(format!("muster-bench-{}-{}", std::process::id(), row.name));
     let out = format!("--callgrind-out-file={}", file.display());
-    let tool =
-        ["valgrind", "--tool=callgrind", "--collect-atstart=no", "--toggle-collect=*measured_section*", &out];
+    let tool = [
+        "valgrind",
+        "--tool=callgrind",
+        "--collect-atstart=no",
+        "--toggle-collect=*measured_section*",
+        &out,
+    ];
     child(row, row.scale, &tool)?;
-    let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}\n", file.display()))?;
+    let text =
+        std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}\n", file.display()))?;
     let _ = std::fs::remove_file(&file);
-    let total = text.lines().find_map(|line| line.strip_prefix("totals: ")?.trim().parse::<u64>().ok());
+    let total =
+        text.lines().find_map(|line| line.strip_prefix("totals: ")?.trim().parse::<u64>().ok());
     let items = if let Unit::PerSecond(items) = row.unit { u64::from(items) } else { 1 };
-    total.map(|total| total / COUNTED as u64 / items).ok_or_else(|| "callgrind counted nothing\n".to_owned())
+    total
+        .map(|total| total / COUNTED as u64 / items)
+        .ok_or_else(|| "callgrind counted nothing\n".to_owned())
 }

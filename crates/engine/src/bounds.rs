@@ -1,6 +1,7 @@
-//! Bounds that the engine's arithmetic relies on. `spec` keeps texts well within them; whoever else makes a job (a trace,
-//! another program) is refused here in words, so that no number of a job can break the engine. It must not judge whether
-//! a job fits anything: that is for quota and capacity to say.
+//! Bounds that the engine's arithmetic relies on. `spec` keeps texts well within them; whoever else
+//! makes a job (a trace, another program) is refused here in words, so that no number of a job can
+//! break the engine. It must not judge whether a job fits anything: that is for quota and capacity
+//! to say.
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ const MOST_TASKS: u64 = 1 << 20;
 const MOST_GROUPS: usize = 1 << 10;
 /// Most GPUs of a task: thousandths of them stay within 32 bits. No node has nearly as many.
 const MOST_DEVICES: u32 = 1 << 20;
-/// Most elements of an array: an element's age within its job has 32 bits, and tickets come before elements.
+/// Most elements of an array: an element's age within its job has 32 bits, and tickets come before
+/// elements.
 const MOST_ELEMENTS: u64 = 1 << 31;
 /// Thousandths of a device from which on it is a whole one.
 const WHOLE: GpuMilli = GpuMilli(1000);
@@ -46,7 +48,9 @@ pub enum Malformed {
         max: u32,
     },
     /// Tasks per node do not divide the tasks.
-    #[error("group {group} has {tasks} tasks, which are no whole number of nodes with {per_node} each")]
+    #[error(
+        "group {group} has {tasks} tasks, which are no whole number of nodes with {per_node} each"
+    )]
     PerNode {
         /// Of which group.
         group: Arc<str>,
@@ -162,12 +166,16 @@ pub(crate) fn judge(spec: &JobSpec) -> Result<(), Malformed> {
     if spec.groups.len() > MOST_GROUPS {
         return Err(Malformed::Groups { groups: spec.groups.len() });
     }
-    let tasks = spec.groups.iter().map(|group| u64::from(group.min_tasks.max(group.max_tasks))).sum();
+    let tasks =
+        spec.groups.iter().map(|group| u64::from(group.min_tasks.max(group.max_tasks))).sum();
     if tasks > MOST_TASKS {
         return Err(Malformed::Tasks { tasks });
     }
     spec.groups.iter().try_for_each(judge_group)?;
-    spec.constraint.topology.as_ref().map_or(Ok(()), |topology| judge_topology(topology, &spec.groups))?;
+    spec.constraint
+        .topology
+        .as_ref()
+        .map_or(Ok(()), |topology| judge_topology(topology, &spec.groups))?;
     judge_elastic(spec)?;
     match (spec.service(), &spec.array) {
         (Some(_), Some(_)) => Err(Malformed::ServiceArray),
@@ -191,7 +199,11 @@ fn judge_elastic(spec: &JobSpec) -> Result<(), Malformed> {
         });
     }
     let rule = spec.constraint.topology.as_ref().map(|topology| &topology.rule);
-    if matches!(rule, Some(TopologyRule::Spread(_))) { Err(Malformed::SpreadElastic) } else { Ok(()) }
+    if matches!(rule, Some(TopologyRule::Spread(_))) {
+        Err(Malformed::SpreadElastic)
+    } else {
+        Ok(())
+    }
 }
 
 pub(crate) fn judge_service(service: &Service) -> Result<(), Malformed> {
@@ -237,12 +249,15 @@ fn judge_topology(topology: &Topology, groups: &[TaskGroup]) -> Result<(), Malfo
     }
     let divides = |group: &&TaskGroup| {
         let block = group.tasks_per_node.unwrap_or(1);
-        group.min_tasks.checked_rem(segment.tasks) == Some(0) && segment.tasks.checked_rem(block) == Some(0)
+        group.min_tasks.checked_rem(segment.tasks) == Some(0)
+            && segment.tasks.checked_rem(block) == Some(0)
     };
     match groups.iter().find(|group| !divides(group)) {
-        Some(TaskGroup { name, min_tasks: tasks, .. }) => {
-            Err(Malformed::Segment { group: Arc::clone(name), tasks: *tasks, segment: segment.tasks })
-        }
+        Some(TaskGroup { name, min_tasks: tasks, .. }) => Err(Malformed::Segment {
+            group: Arc::clone(name),
+            tasks: *tasks,
+            segment: segment.tasks,
+        }),
         None => Ok(()),
     }
 }

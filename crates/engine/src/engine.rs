@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView, WindowView};
 use muster_model::{
-    AttemptId, Effect, ElementId, Event, JobId, JobSpec, NodeId, NodeName, NodeSpec, Plan, QueueName,
-    QueueTree, Rank, Reservation, Span, Target, TaskPlacement, Time, UserName,
+    AttemptId, Effect, ElementId, Event, JobId, JobSpec, NodeId, NodeName, NodeSpec, Plan,
+    QueueName, QueueTree, Rank, Reservation, Span, Target, TaskPlacement, Time, UserName,
 };
 use muster_policy::TreeError;
 
@@ -20,8 +20,8 @@ pub use crate::state::snapshot::Snapshot;
 use crate::view::JobKey;
 use crate::{explain, plan};
 
-/// The scheduling engine: a value that is told what happened and asked what to do. It reads no clock; time is an
-/// argument, and never runs backwards.
+/// The scheduling engine: a value that is told what happened and asked what to do. It reads no
+/// clock; time is an argument, and never runs backwards.
 #[derive(Clone, Debug)]
 pub struct Engine {
     state: State,
@@ -46,7 +46,8 @@ impl Engine {
         self.state.judge(event)
     }
 
-    /// Is there room for all of these to wait? What [`Engine::judge`] says of each alone does not count the others.
+    /// Is there room for all of these to wait? What [`Engine::judge`] says of each alone does not
+    /// count the others.
     ///
     /// # Errors
     /// The first for which there is none, by its place in the list, and why.
@@ -57,25 +58,27 @@ impl Engine {
         specs.iter().enumerate().try_for_each(judge)
     }
 
-    /// What began or ended by now, drains and windows, does so for whoever asks from here on. [`Engine::apply`] and
-    /// [`Engine::plan`] see to it themselves; who judges says it first.
+    /// What began or ended by now, drains and windows, does so for whoever asks from here on.
+    /// [`Engine::apply`] and [`Engine::plan`] see to it themselves; who judges says it first.
     pub fn turn(&mut self, now: Time) {
         self.state.turn(now);
     }
 
-    /// Applies an event that was accepted (or journalled). Reports on stale attempts and repeated observations change
-    /// nothing.
+    /// Applies an event that was accepted (or journalled). Reports on stale attempts and repeated
+    /// observations change nothing.
     pub fn apply(&mut self, now: Time, event: &Event) {
         self.state.apply(now, event);
     }
 
-    /// From now on a gang that is not ready after `limit`, counted from `since` at the earliest, is [`Engine::overdue`].
-    /// Without this, gangs are waited for as long as it takes. Not durable: to be said again after a restore.
+    /// From now on a gang that is not ready after `limit`, counted from `since` at the earliest, is
+    /// [`Engine::overdue`]. Without this, gangs are waited for as long as it takes. Not durable: to
+    /// be said again after a restore.
     pub fn watch_starts(&mut self, since: Time, limit: Span) {
         self.state.watch_starts(since, limit);
     }
 
-    /// One planning pass, on scratch: the state stays as it was. Only [`Engine::reservations`] follows the pass.
+    /// One planning pass, on scratch: the state stays as it was. Only [`Engine::reservations`]
+    /// follows the pass.
     pub fn plan(&mut self, now: Time) -> Plan {
         plan::plan(&mut self.state, now)
     }
@@ -90,7 +93,11 @@ impl Engine {
 
     /// Decisions enter the state, at planning and on replay alike.
     pub fn commit(&mut self, now: Time, plan: &Plan) {
-        debug_assert_eq!(self.check(now, plan), Ok(()), "only plans that pass the judge are committed");
+        debug_assert_eq!(
+            self.check(now, plan),
+            Ok(()),
+            "only plans that pass the judge are committed"
+        );
         let before = self.state.effects.len();
         self.state.commit(now, plan);
         debug_assert_eq!(check::starts_have_effects(plan, &self.state.effects[before..]), []);
@@ -125,7 +132,8 @@ impl Engine {
         let mut expected = Vec::new();
         for (id, job) in self.state.jobs.iter() {
             for (ordinal, element) in &job.record.elements {
-                let Some(run) = element.run.as_ref().filter(|_| element.phase == Phase::Active) else {
+                let Some(run) = element.run.as_ref().filter(|_| element.phase == Phase::Active)
+                else {
                     continue;
                 };
                 let id = attempt_id(*id, job.record.index_of(*ordinal), element.attempt);
@@ -156,9 +164,10 @@ impl Engine {
 
     // ---- read ----
 
-    /// When [`Engine::overdue`] and [`Engine::plan`] should run though no event comes: begin times, back-offs, drains that
-    /// begin, windows that begin or end, refills of budgets and ends of protections that kept something back, ends of
-    /// patience, the ends of waits for a last checkpoint, and, once [`Engine::watch_starts`] was called, for starts.
+    /// When [`Engine::overdue`] and [`Engine::plan`] should run though no event comes: begin times,
+    /// back-offs, drains that begin, windows that begin or end, refills of budgets and ends of
+    /// protections that kept something back, ends of patience, the ends of waits for a last
+    /// checkpoint, and, once [`Engine::watch_starts`] was called, for starts.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         let state = &self.state;
@@ -168,8 +177,8 @@ impl Engine {
         due.into_iter().chain(more).chain(looks).flatten().min()
     }
 
-    /// What has not been reported in time, what a drain or a window that began stops, and where windows go, as events for
-    /// [`Engine::apply`] and the journal.
+    /// What has not been reported in time, what a drain or a window that began stops, and where
+    /// windows go, as events for [`Engine::apply`] and the journal.
     #[must_use]
     pub fn overdue(&self, now: Time) -> Vec<Event> {
         let mut events = self.state.overdue(now);
@@ -224,7 +233,8 @@ impl Engine {
         self.state.jobs.get(&job).map(|job| Arc::clone(&job.record.spec))
     }
 
-    /// Returns which administrator holds a job, or one element of it, and whether its user holds it too.
+    /// Returns which administrator holds a job, or one element of it, and whether its user holds it
+    /// too.
     #[must_use]
     pub fn admin_hold(&self, target: Target) -> Option<(UserName, bool)> {
         self.state.admin_hold(target).map(|hold| (hold.by.clone(), hold.own))
@@ -250,8 +260,8 @@ impl Engine {
         self.state.element(element)?.saved.as_ref().map(|saved| Arc::clone(&saved.label))
     }
 
-    /// GPU time that would be lost if the attempt of an element ended now, in thousandths of a GPU times milliseconds:
-    /// all since its last checkpoint, or since it began to run.
+    /// GPU time that would be lost if the attempt of an element ended now, in thousandths of a GPU
+    /// times milliseconds: all since its last checkpoint, or since it began to run.
     #[must_use]
     pub fn unsaved_gpu_millis(&self, now: Time, element: ElementId) -> u64 {
         self.state.element(element).map_or(0, |element| element.unsaved_gpu_millis(now))
@@ -305,7 +315,8 @@ impl Engine {
         &self.state.reservations
     }
 
-    /// Why an element waits, when it starts, and what would start it now. Tries on scratch; changes nothing.
+    /// Why an element waits, when it starts, and what would start it now. Tries on scratch; changes
+    /// nothing.
     pub fn explain(&mut self, now: Time, element: ElementId) -> Option<Explanation> {
         explain::explain(&mut self.state, now, element)
     }
@@ -322,7 +333,8 @@ impl Engine {
     }
 }
 
-/// Everything in a list. As much is likely to come until the next time: the list need not grow step by step.
+/// Everything in a list. As much is likely to come until the next time: the list need not grow step
+/// by step.
 fn taken<T>(list: &mut Vec<T>) -> Vec<T> {
     let room = Vec::with_capacity(list.len());
     std::mem::replace(list, room)

@@ -1,11 +1,13 @@
-//! Facts: what accounting and history keep of what happened. The engine states each once, when it becomes true;
-//! it does not read them back.
+//! Facts: what accounting and history keep of what happened. The engine states each once, when it
+//! becomes true; it does not read them back.
 
 use std::sync::Arc;
 
 use muster_model::outcome::Outcome;
 use muster_model::view::JobView;
-use muster_model::{AttemptId, ElementId, EvictionCause, JobId, QueueName, TaskPlacement, Time, UserName};
+use muster_model::{
+    AttemptId, ElementId, EvictionCause, JobId, QueueName, TaskPlacement, Time, UserName,
+};
 use serde::{Deserialize, Serialize};
 
 /// Something that happened.

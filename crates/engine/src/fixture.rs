@@ -1,4 +1,5 @@
-//! What unit tests of the engine begin with: a plain job and a plain node. Tests change what they are about.
+//! What unit tests of the engine begin with: a plain job and a plain node. Tests change what they
+//! are about.
 
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::node::Device;

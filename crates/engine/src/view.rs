@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use muster_model::view::{
-    ArrayView, CheckpointAskedView, CheckpointView, DeviceView, ElasticView, ElementView, JobView, NodeView,
-    QueueView, RoleView, State as Word, TaskView, device_indices,
+    ArrayView, CheckpointAskedView, CheckpointView, DeviceView, ElasticView, ElementView, JobView,
+    NodeView, QueueView, RoleView, State as Word, TaskView, device_indices,
 };
 use muster_model::{
-    Bytes, CpuMilli, Drain, ElementId, GpuMilli, JobId, JobSpec, Kind, NodeId, Outcome, QueueName, Rank,
-    Reason, TaskGroup, TaskPlacement, Time, UserName,
+    Bytes, CpuMilli, Drain, ElementId, GpuMilli, JobId, JobSpec, Kind, NodeId, Outcome, QueueName,
+    Rank, Reason, TaskGroup, TaskPlacement, Time, UserName,
 };
 use muster_policy::LeafId;
 
@@ -20,7 +20,8 @@ use crate::state::job::{Element, Job, JobRecord, Phase, Run, RunEnd, RunStage};
 use crate::state::node::Node;
 use crate::state::window;
 
-/// Describes a job in memory as far as lists are filtered by it; costs nothing to make, unlike a view.
+/// Describes a job in memory as far as lists are filtered by it; costs nothing to make, unlike a
+/// view.
 #[derive(Clone, Copy, Debug)]
 pub struct JobKey<'a> {
     /// Number.
@@ -60,7 +61,11 @@ impl State {
         })
     }
 
-    fn views_of<'a>(&self, now: Time, jobs: impl Iterator<Item = (&'a JobId, &'a Job)>) -> Vec<JobView> {
+    fn views_of<'a>(
+        &self,
+        now: Time,
+        jobs: impl Iterator<Item = (&'a JobId, &'a Job)>,
+    ) -> Vec<JobView> {
         let mut gaps = Gaps::default();
         // Reserved starts by element.
         let etas: BTreeMap<ElementId, Time> =
@@ -87,7 +92,8 @@ impl State {
         let record = &job.record;
         let spec = &record.spec;
         let waiting = record.first_waiting();
-        let waiting_for = waiting.and_then(|ordinal| self.first_reason(now, id, job, ordinal, gaps));
+        let waiting_for =
+            waiting.and_then(|ordinal| self.first_reason(now, id, job, ordinal, gaps));
         let first = waiting.map(|ordinal| ElementId { job: id, index: record.index_of(ordinal) });
         let is_over = record.is_over();
         let (tasks, gpus) = size(record);
@@ -130,9 +136,11 @@ impl State {
             let shown = |ordinal: &u32, element: &Element| {
                 *ordinal < service.replicas.ceiling || element.phase == Phase::Active
             };
-            let replicas = record.elements.iter().filter(|(ordinal, element)| shown(ordinal, element));
-            let view =
-                |(ordinal, _): (&u32, _)| self.element_view(now, ElementId { job: id, index: *ordinal });
+            let replicas =
+                record.elements.iter().filter(|(ordinal, element)| shown(ordinal, element));
+            let view = |(ordinal, _): (&u32, _)| {
+                self.element_view(now, ElementId { job: id, index: *ordinal })
+            };
             return replicas.filter_map(view).collect();
         }
         if record.spec.array.is_none() {
@@ -174,22 +182,26 @@ impl State {
                 attempt: saved.attempt,
             }),
             checkpoint_asked: run.and_then(|run| asked(record, run)),
-            goes_on_with: live.and(element.claim.as_deref()).map(|claim| claim.placement.len() as u32),
+            goes_on_with: live
+                .and(element.claim.as_deref())
+                .map(|claim| claim.placement.len() as u32),
             tasks: run.map(|run| self.task_views(record, run)).unwrap_or_default(),
         })
     }
 
     fn task_views(&self, record: &JobRecord, run: &Run) -> Vec<TaskView> {
         let view =
-            |(rank, (place, task)): (usize, (&TaskPlacement, &crate::state::job::TaskState))| TaskView {
-                rank: Rank(rank as u32),
-                group: record.spec.groups[usize::from(place.group)].name.to_string(),
-                node: self.pool.node(place.node).spec.name.clone(),
-                devices: device_indices(place.devices),
-                share: place.share,
-                stage: task.stage,
-                ready: task.ready,
-                exit: task.exit.clone(),
+            |(rank, (place, task)): (usize, (&TaskPlacement, &crate::state::job::TaskState))| {
+                TaskView {
+                    rank: Rank(rank as u32),
+                    group: record.spec.groups[usize::from(place.group)].name.to_string(),
+                    node: self.pool.node(place.node).spec.name.clone(),
+                    devices: device_indices(place.devices),
+                    share: place.share,
+                    stage: task.stage,
+                    ready: task.ready,
+                    exit: task.exit.clone(),
+                }
             };
         run.placement.iter().zip(&run.tasks).enumerate().map(view).collect()
     }
@@ -210,14 +222,16 @@ impl State {
             .nodes()
             .iter()
             .enumerate()
-            .map(|(id, node)| node_view(node, seen, |device| holders.remove(&(NodeId(id as u32), device))))
+            .map(|(id, node)| {
+                node_view(node, seen, |device| holders.remove(&(NodeId(id as u32), device)))
+            })
             .collect();
         views.sort_by(|left, right| left.name.cmp(&right.name));
         views
     }
 
-    /// All queues; elements that the policy does not see as waiting (held, dependent, asleep, beyond the tickets of
-    /// their array) are added.
+    /// All queues; elements that the policy does not see as waiting (held, dependent, asleep,
+    /// beyond the tickets of their array) are added.
     pub(crate) fn queue_views(&self, now: Time) -> Vec<QueueView> {
         let mut unseen: BTreeMap<LeafId, u32> = BTreeMap::new();
         for (id, job) in self.jobs.iter() {
@@ -254,7 +268,14 @@ impl State {
     }
 
     /// The first thing that keeps an element from starting.
-    fn first_reason(&self, now: Time, id: JobId, job: &Job, ordinal: u32, gaps: &mut Gaps) -> Option<Reason> {
+    fn first_reason(
+        &self,
+        now: Time,
+        id: JobId,
+        job: &Job,
+        ordinal: u32,
+        gaps: &mut Gaps,
+    ) -> Option<Reason> {
         let own = self.own_reasons(now, job, ordinal);
         own.into_iter().next().or_else(|| self.outer_reason(now, id, job, ordinal, gaps))
     }
@@ -263,8 +284,10 @@ impl State {
 impl JobRecord {
     /// The first element that waits, by ordinal.
     pub(crate) fn first_waiting(&self) -> Option<u32> {
-        let individual =
-            self.elements.iter().find(|(_, element)| matches!(element.phase, Phase::Waiting { .. }));
+        let individual = self
+            .elements
+            .iter()
+            .find(|(_, element)| matches!(element.phase, Phase::Waiting { .. }));
         let individual = individual.map(|(ordinal, _)| *ordinal);
         let fresh = (self.next < self.total).then_some(self.next);
         individual.into_iter().chain(fresh).min()
@@ -275,7 +298,8 @@ impl JobRecord {
 fn size(record: &JobRecord) -> (u32, GpuMilli) {
     let spec = &record.spec;
     let is_one = spec.elastic().is_some() && spec.element_count() == 1 && spec.service().is_none();
-    let element = record.elements.get(&0).filter(|element| is_one && element.phase == Phase::Active);
+    let element =
+        record.elements.get(&0).filter(|element| is_one && element.phase == Phase::Active);
     match element.and_then(|element| element.run.as_ref()) {
         Some(run) => (run.placement.len() as u32, gpu_milli(run.milli())),
         None => (spec.min_tasks(), gpu_milli(spec.min_gpus())),
@@ -365,7 +389,12 @@ fn outcome_word(outcome: &Outcome) -> Word {
 fn asked(record: &JobRecord, run: &Run) -> Option<CheckpointAskedView> {
     let (at, checkpoint) = (run.asked.unanswered?, record.spec.checkpoint?);
     let undelivered = run.undelivered();
-    Some(CheckpointAskedView { at, until: at + checkpoint.lead, signal: checkpoint.signal, undelivered })
+    Some(CheckpointAskedView {
+        at,
+        until: at + checkpoint.lead,
+        signal: checkpoint.signal,
+        undelivered,
+    })
 }
 
 fn ends_by(run: &Run, now: Time) -> Option<Time> {
@@ -409,7 +438,11 @@ fn fresh_view(id: ElementId, record: &JobRecord, ordinal: u32) -> ElementView {
     }
 }
 
-fn node_view(node: &Node, seen: Time, mut holders: impl FnMut(usize) -> Option<Vec<ElementId>>) -> NodeView {
+fn node_view(
+    node: &Node,
+    seen: Time,
+    mut holders: impl FnMut(usize) -> Option<Vec<ElementId>>,
+) -> NodeView {
     let devices = node.spec.devices.iter().enumerate();
     NodeView {
         name: node.spec.name.clone(),
@@ -438,7 +471,11 @@ fn node_view(node: &Node, seen: Time, mut holders: impl FnMut(usize) -> Option<V
                 }
             })
             .collect(),
-        windows: node.claims.iter().filter_map(|claim| window::view::of_node(claim, seen)).collect(),
+        windows: node
+            .claims
+            .iter()
+            .filter_map(|claim| window::view::of_node(claim, seen))
+            .collect(),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The elements of an array: which indices they have. An index is what users and tasks see; an *ordinal* counts the
-//! elements from 0 in the order of their indices.
+//! The elements of an array: which indices they have. An index is what users and tasks see; an
+//! *ordinal* counts the elements from 0 in the order of their indices.
 
 use std::fmt;
 
@@ -58,8 +58,8 @@ impl Array {
         Self { head: IndexRange { first, last, step }, more: Vec::new(), max_running }
     }
 
-    /// Makes an array of these indices, in any order, some of them perhaps twice; `None` of no index. Three or more at one
-    /// distance, or two that follow each other, become a range.
+    /// Makes an array of these indices, in any order, some of them perhaps twice; `None` of no
+    /// index. Three or more at one distance, or two that follow each other, become a range.
     #[must_use]
     pub fn list(mut indices: Vec<u32>, max_running: Option<u32>) -> Option<Self> {
         indices.sort_unstable();
@@ -168,7 +168,8 @@ mod tests {
             }
             for (ordinal, index) in (0..).zip(&expected) {
                 assert_eq!(array.index_of(ordinal), *index, "{array}");
-                let behind: Vec<u32> = array.behind(ordinal).flat_map(|(_, range)| range.indices()).collect();
+                let behind: Vec<u32> =
+                    array.behind(ordinal).flat_map(|(_, range)| range.indices()).collect();
                 assert_eq!(behind, expected[ordinal as usize..], "{array}");
                 assert!(
                     array.behind(ordinal).all(|(at, range)| array.index_of(at) == range.first),
@@ -182,7 +183,9 @@ mod tests {
 
     #[test]
     fn a_list_is_written_as_people_would() {
-        let text = |indices: &[u32], cap| Array::list(indices.to_vec(), cap).map(|array| array.to_string());
+        let text = |indices: &[u32], cap| {
+            Array::list(indices.to_vec(), cap).map(|array| array.to_string())
+        };
         assert_eq!(text(&[9, 1, 3, 7, 8, 8], Some(2)).as_deref(), Some("1,3,7-9%2"));
         assert_eq!(text(&[0, 4, 8, 9], None).as_deref(), Some("0-8:4,9"));
         assert_eq!(text(&[5], None).as_deref(), Some("5-5"));
@@ -197,6 +200,9 @@ mod tests {
             serde_json::from_str::<Array>(stored).expect("it was once written"),
             Array::range(1, 9, 2, None)
         );
-        assert_eq!(serde_json::to_string(&Array::range(1, 9, 2, None)).expect("it has no map"), stored);
+        assert_eq!(
+            serde_json::to_string(&Array::range(1, 9, 2, None)).expect("it has no map"),
+            stored
+        );
     }
 }

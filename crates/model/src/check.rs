@@ -1,5 +1,5 @@
-//! The answer of a check: what is wrong, what passed, and what could not be tested. Which rule finds what is known in
-//! `doctor`; nothing here judges.
+//! The answer of a check: what is wrong, what passed, and what could not be tested. Which rule
+//! finds what is known in `doctor`; nothing here judges.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,8 +28,8 @@ impl Severity {
     }
 }
 
-/// What a check of a cluster came to. Every rule is in exactly one of the three lists; in `findings` once for each thing
-/// that it found.
+/// What a check of a cluster came to. Every rule is in exactly one of the three lists; in
+/// `findings` once for each thing that it found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CheckReport {
     /// What was checked, such as `slurm`.

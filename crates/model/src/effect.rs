@@ -1,5 +1,5 @@
-//! What the world is asked to do. Effects are commands to a backend; each names an attempt, and a backend
-//! refuses one that is older than what it has seen. Repeating an effect changes nothing.
+//! What the world is asked to do. Effects are commands to a backend; each names an attempt, and a
+//! backend refuses one that is older than what it has seen. Repeating an effect changes nothing.
 
 use std::sync::Arc;
 
@@ -26,11 +26,13 @@ pub enum Effect {
         /// Which attempt.
         id: AttemptId,
     },
-    /// Ask every task to save its progress. Answered, if the job does, by [`crate::Observation::Checkpointed`].
+    /// Ask every task to save its progress. Answered, if the job does, by
+    /// [`crate::Observation::Checkpointed`].
     Checkpoint {
         /// Which attempt.
         id: AttemptId,
-        /// Which of its requests, from 1. One that a task has seen, or an older one, changes nothing.
+        /// Which of its requests, from 1. One that a task has seen, or an older one, changes
+        /// nothing.
         request: u32,
     },
     /// End every task: SIGTERM, grace, SIGKILL; a task that only was prepared is dropped at once.
@@ -40,7 +42,8 @@ pub enum Effect {
         /// Why, for the record.
         cause: StopCause,
     },
-    /// The end of the attempt is journalled: the backend may forget what it keeps for re-adoption (not logs).
+    /// The end of the attempt is journalled: the backend may forget what it keeps for re-adoption
+    /// (not logs).
     Forget {
         /// Which attempt.
         id: AttemptId,

@@ -1,6 +1,7 @@
 //! What the world reports: one closed enum of everything that can change the engine's state.
 //!
-//! Events are journalled. Changing a variant needs a new journal version (see `runtime`); add, do not edit.
+//! Events are journalled. Changing a variant needs a new journal version (see `runtime`); add, do
+//! not edit.
 
 use std::sync::Arc;
 
@@ -35,8 +36,9 @@ pub enum Event {
         /// Why, for people.
         reason: Arc<str>,
     },
-    /// Take no new work on a node or on some of its devices, from an instant on; or take it again. Replaces what was
-    /// said of the same node or device before; the node and each of its devices are drained on their own.
+    /// Take no new work on a node or on some of its devices, from an instant on; or take it again.
+    /// Replaces what was said of the same node or device before; the node and each of its devices
+    /// are drained on their own.
     DrainSet {
         /// Which node.
         node: NodeName,
@@ -54,7 +56,8 @@ pub enum Event {
     },
     /// The queue tree was set or changed; jobs in removed queues move to the default queue.
     QueuesSet(Box<QueueTree>),
-    /// The topology levels of the cluster, widest first, without the node. Where none were ever set there are none.
+    /// The topology levels of the cluster, widest first, without the node. Where none were ever set
+    /// there are none.
     LevelsSet(Vec<Arc<str>>),
     /// A job was submitted; ids are given by the runtime and only grow.
     Submitted {
@@ -74,7 +77,8 @@ pub enum Event {
         /// Which administrator.
         by: UserName,
     },
-    /// Undo a hold as an administrator: that of an administrator where there is one, else the user's own.
+    /// Undo a hold as an administrator: that of an administrator where there is one, else the
+    /// user's own.
     AdminRelease {
         /// What.
         target: Target,
@@ -88,22 +92,23 @@ pub enum Event {
         /// Who asked.
         by: UserName,
     },
-    /// Run it again from the start: stops it when it runs, revives it when it has ended and is still in memory.
+    /// Run it again from the start: stops it when it runs, revives it when it has ended and is
+    /// still in memory.
     Requeue(Target),
     /// Ask what runs to save its progress now.
     Checkpoint(Target),
     /// A backend reports on a task.
     Task(TaskReport),
-    /// A gang was not ready in time: it counts as failed to start. Ignored when it is ready by now, or is another
-    /// attempt than the current one.
+    /// A gang was not ready in time: it counts as failed to start. Ignored when it is ready by now,
+    /// or is another attempt than the current one.
     StartOverdue {
         /// Which attempt.
         id: AttemptId,
         /// How long it was waited for.
         after: Span,
     },
-    /// An attempt that has to go was waited for long enough to save its progress. Ignored when it is another attempt than
-    /// the current one, or is being stopped by now.
+    /// An attempt that has to go was waited for long enough to save its progress. Ignored when it
+    /// is another attempt than the current one, or is being stopped by now.
     EvictionDue {
         /// Which attempt.
         id: AttemptId,
@@ -155,7 +160,8 @@ pub struct TaskReport {
     pub what: Observation,
 }
 
-/// What was seen of a task. Observing the same twice changes nothing; a later stage implies the earlier ones.
+/// What was seen of a task. Observing the same twice changes nothing; a later stage implies the
+/// earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Observation {
     /// Ready to run, waiting for [`crate::Effect::Go`].
@@ -178,10 +184,11 @@ pub enum Observation {
     Checkpointed(TaskCheckpoint),
     /// It answers on its port. Says nothing of its stage.
     Ready,
-    /// Its supervisor has looked for processes that handle the checkpoint signal. Says nothing of its stage.
+    /// Its supervisor has looked for processes that handle the checkpoint signal. Says nothing of
+    /// its stage.
     Signalled(TaskSignalled),
-    /// It can never be made ready: its program or its directory does not exist or may not be used. Trying again would come
-    /// to the same.
+    /// It can never be made ready: its program or its directory does not exist or may not be used.
+    /// Trying again would come to the same.
     Impossible {
         /// Why, for people.
         reason: Arc<str>,
@@ -210,11 +217,13 @@ pub struct TaskCheckpoint {
     pub warned: bool,
     /// When, by the clock of its machine.
     pub at: Time,
-    /// What the process wrote, such as `step 1200`; may be empty, at most [`TaskCheckpoint::MAX_LABEL_BYTES`].
+    /// What the process wrote, such as `step 1200`; may be empty, at most
+    /// [`TaskCheckpoint::MAX_LABEL_BYTES`].
     pub label: Arc<str>,
 }
 
 impl TaskCheckpoint {
-    /// Longest label that is kept, in bytes: room for a step, an epoch or a file name, and no place for a log.
+    /// Longest label that is kept, in bytes: room for a step, an epoch or a file name, and no place
+    /// for a log.
     pub const MAX_LABEL_BYTES: usize = 128;
 }

@@ -64,7 +64,8 @@ number_id! {
     JobId(u64)
 }
 number_id! {
-    /// Which start of an element this is; the first is 1. Doubles as the generation that a backend checks.
+    /// Which start of an element this is; the first is 1. Doubles as the generation that a backend
+    /// checks.
     Attempt(u32)
 }
 number_id! {
@@ -84,7 +85,8 @@ name_id! {
     NodeName
 }
 name_id! {
-    /// Path of a queue in the tree, components joined by `/`, the root not named: `research/vision`.
+    /// Path of a queue in the tree, components joined by `/`, the root not named:
+    /// `research/vision`.
     QueueName
 }
 name_id! {
@@ -97,7 +99,9 @@ name_id! {
 }
 
 /// One element of a job: what the engine starts whole. A job without an array has one, at index 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub struct ElementId {
     /// The job.
     pub job: JobId,
@@ -120,7 +124,9 @@ impl fmt::Display for ElementId {
 }
 
 /// One start of an element. A backend refuses an order whose attempt is older than one it has seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub struct AttemptId {
     /// The element.
     pub element: ElementId,

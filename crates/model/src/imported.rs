@@ -1,5 +1,6 @@
-//! The answer of an import: the job that a script became, what each of its options became, what it starts, and what is wrong
-//! with it. How a script is read is known in `backends`; nothing here judges.
+//! The answer of an import: the job that a script became, what each of its options became, what it
+//! starts, and what is wrong with it. How a script is read is known in `backends`; nothing here
+//! judges.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ pub struct ImportReport {
     pub job: String,
     /// Every option of the script, in its order.
     pub options: Vec<ImportedOption>,
-    /// What the options ask Slurm for, by long names and in one way of writing; of several components, each after `N:`.
+    /// What the options ask Slurm for, by long names and in one way of writing; of several
+    /// components, each after `N:`.
     pub asks: BTreeMap<String, String>,
     /// What the script starts.
     pub launch: ImportedLaunch,

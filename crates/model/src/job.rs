@@ -1,7 +1,9 @@
-//! What a user submits, checked: a job, its task groups, their resources, and how it wants to be treated.
+//! What a user submits, checked: a job, its task groups, their resources, and how it wants to be
+//! treated.
 //!
-//! Here is the *shape* that the engine schedules. Command and environment are in [`crate::payload`]; the text
-//! that users write is in `spec`. A value of these types has passed `spec`'s checks; nothing here re-checks.
+//! Here is the *shape* that the engine schedules. Command and environment are in
+//! [`crate::payload`]; the text that users write is in `spec`. A value of these types has passed
+//! `spec`'s checks; nothing here re-checks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +22,8 @@ pub struct JobSpec {
     pub name: Arc<str>,
     /// Who submitted it.
     pub user: UserName,
-    /// Their number, where users have one: with the name it says whose the job is, since each alone is given away again once
-    /// an account was deleted.
+    /// Their number, where users have one: with the name it says whose the job is, since each alone
+    /// is given away again once an account was deleted.
     #[serde(default)]
     pub uid: Option<u32>,
     /// Leaf queue it waits in.
@@ -48,8 +50,8 @@ pub struct JobSpec {
     pub held: bool,
     /// Not before this instant.
     pub begin: Option<Time>,
-    /// Whether its running elements may be made to go for others. With any protection of its own it starts only within
-    /// nominal quota: what cannot be taken back is not lent.
+    /// Whether its running elements may be made to go for others. With any protection of its own it
+    /// starts only within nominal quota: what cannot be taken back is not lent.
     #[serde(default)]
     pub protect: Protection,
     /// Where command and environment are kept.
@@ -60,7 +62,8 @@ pub struct JobSpec {
     /// Before or after all others it waits.
     #[serde(default)]
     pub tier: Tier,
-    /// An elastic gang that takes checkpoints grows once it has run for so long at its size; `None`: never while it runs.
+    /// An elastic gang that takes checkpoints grows once it has run for so long at its size;
+    /// `None`: never while it runs.
     #[serde(default = "JobSpec::usual_growth")]
     pub grow_after: Option<Span>,
 }
@@ -79,9 +82,14 @@ pub struct Elastic {
 }
 
 impl JobSpec {
-    /// A job of these groups in the queue `default` that asks for nothing else: no limit, no grace, no restart.
+    /// A job of these groups in the queue `default` that asks for nothing else: no limit, no grace,
+    /// no restart.
     #[must_use]
-    pub fn plain(name: impl Into<Arc<str>>, user: impl Into<UserName>, groups: Vec<TaskGroup>) -> Self {
+    pub fn plain(
+        name: impl Into<Arc<str>>,
+        user: impl Into<UserName>,
+        groups: Vec<TaskGroup>,
+    ) -> Self {
         Self {
             name: name.into(),
             user: user.into(),
@@ -115,7 +123,10 @@ impl JobSpec {
     /// GPUs at the gang's minimum, in thousandths.
     #[must_use]
     pub fn min_gpus(&self) -> u64 {
-        self.groups.iter().map(|group| u64::from(group.min_tasks) * u64::from(group.task.gpu.milli().0)).sum()
+        self.groups
+            .iter()
+            .map(|group| u64::from(group.min_tasks) * u64::from(group.task.gpu.milli().0))
+            .sum()
     }
 
     /// How it grows and shrinks; `None` when its size is fixed. At most one group does.
@@ -123,7 +134,8 @@ impl JobSpec {
     pub fn elastic(&self) -> Option<Elastic> {
         let mut groups = (0..).zip(&self.groups);
         let (at, group) = groups.find(|(_, group)| group.min_tasks < group.max_tasks)?;
-        let segment = self.constraint.topology.as_ref().and_then(|topology| topology.segment.as_ref());
+        let segment =
+            self.constraint.topology.as_ref().and_then(|topology| topology.segment.as_ref());
         let step = segment.map_or(group.tasks_per_node.unwrap_or(1), |segment| segment.tasks);
         Some(Elastic { group: at, min: group.min_tasks, max: group.max_tasks, step: step.max(1) })
     }
@@ -172,7 +184,8 @@ impl JobSpec {
         }
     }
 
-    /// How safe an element is from preemption by the job's own terms: the floor of a service is always.
+    /// How safe an element is from preemption by the job's own terms: the floor of a service is
+    /// always.
     #[must_use]
     pub fn protect_of(&self, ordinal: u32) -> Protection {
         match self.service() {
@@ -219,8 +232,8 @@ impl Service {
     }
 }
 
-/// How many replicas: the first `floor` of them are the job's own, those up to `ceiling` are its burst, which waits in
-/// [`Tier::Last`].
+/// How many replicas: the first `floor` of them are the job's own, those up to `ceiling` are its
+/// burst, which waits in [`Tier::Last`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Replicas {
     /// Always.
@@ -242,7 +255,9 @@ pub struct Notebook {
 }
 
 /// Whether something waits among all others or behind them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
     /// Behind everything else of all queues: it starts in what is idle.
@@ -256,7 +271,8 @@ impl Tier {
     /// What orders within a queue is at most this in [`Tier::Last`], and above it otherwise.
     pub const LAST_ORDER: i32 = -(1 << 30) - 1;
 
-    /// Tier and priority as one number that orders by both. Priorities that people may give stay apart.
+    /// Tier and priority as one number that orders by both. Priorities that people may give stay
+    /// apart.
     #[must_use]
     pub fn order(self, priority: i32) -> i32 {
         const WIDTH: i32 = 1 << 29;
@@ -282,8 +298,9 @@ pub struct TaskGroup {
     pub min_tasks: u32,
     /// Elastic jobs may grow to this many; equal to `min_tasks` otherwise.
     pub max_tasks: u32,
-    /// With `Some(n)`: exactly `n` tasks on each node used, so tasks is a multiple of `n` and different blocks
-    /// are on different nodes (`nodes: 2`). With `None`: tasks go wherever they fit, several on a node if they do.
+    /// With `Some(n)`: exactly `n` tasks on each node used, so tasks is a multiple of `n` and
+    /// different blocks are on different nodes (`nodes: 2`). With `None`: tasks go wherever they
+    /// fit, several on a node if they do.
     pub tasks_per_node: Option<u32>,
     /// What each task holds.
     pub task: Resources,
@@ -356,8 +373,8 @@ pub struct NodeConstraint {
     pub window: Option<WindowName>,
 }
 
-/// How the nodes of a gang lie to each other. Levels are named as the cluster names them; the narrowest of every
-/// cluster is [`Topology::NODE`].
+/// How the nodes of a gang lie to each other. Levels are named as the cluster names them; the
+/// narrowest of every cluster is [`Topology::NODE`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Topology {
     /// Of all its tasks.
@@ -384,8 +401,8 @@ pub enum TopologyRule {
     Spread(Arc<str>),
 }
 
-/// Slices of a gang: every `tasks` consecutive ranks of a group lie in one domain of a level. The tasks of each group
-/// are a multiple of it.
+/// Slices of a gang: every `tasks` consecutive ranks of a group lie in one domain of a level. The
+/// tasks of each group are a multiple of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Segment {
     /// Ranks of a slice.
@@ -405,7 +422,17 @@ pub struct Dependency {
 
 /// When a dependency is satisfied (names as in Slurm).
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum DependencyKind {
@@ -422,8 +449,8 @@ pub enum DependencyKind {
 /// What happens when a task of the gang fails, times out on start, or is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restart {
-    /// Restart the whole gang after a task exits with an error. Lost tasks (node gone, supervisor killed,
-    /// reboot) and failed starts count too.
+    /// Restart the whole gang after a task exits with an error. Lost tasks (node gone, supervisor
+    /// killed, reboot) and failed starts count too.
     pub on_failure: bool,
     /// At most this many restarts for failures.
     pub max_restarts: u32,
@@ -443,15 +470,21 @@ impl Restart {
         Restart { on_failure: false, max_restarts: 0, backoff: Span::from_secs(1), always: false };
 
     /// As services do: again after every end. Who crashes at once waits longer each time.
-    pub const ALWAYS: Restart =
-        Restart { on_failure: true, max_restarts: u32::MAX, backoff: Span::from_secs(1), always: true };
+    pub const ALWAYS: Restart = Restart {
+        on_failure: true,
+        max_restarts: u32::MAX,
+        backoff: Span::from_secs(1),
+        always: true,
+    };
 
     /// What ran for so long is taken for healthy where it always restarts: its wait begins anew.
     pub const HEALTHY_AFTER: Span = Restart::BACKOFF_CAP;
 }
 
 /// How long what runs is safe from being preempted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Protection {
     /// Not at all.
@@ -493,17 +526,18 @@ pub struct Checkpoint {
     pub to: CheckpointTo,
 }
 
-/// Which processes of a task get the checkpoint signal. A process that does not handle it never does: the signal would
-/// end it.
+/// Which processes of a task get the checkpoint signal. A process that does not handle it never
+/// does: the signal would end it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointTo {
-    /// Every process that handles it, except copies that such a process has forked: these inherited the handler, and what
-    /// they would save is not the program's state. A process that handles all signals alike (bash with an EXIT trap) does not
-    /// count.
+    /// Every process that handles it, except copies that such a process has forked: these inherited
+    /// the handler, and what they would save is not the program's state. A process that handles all
+    /// signals alike (bash with an EXIT trap) does not count.
     #[default]
     Handlers,
-    /// The outermost process that handles it, on each branch of the process tree; it passes the signal on if it wants to.
+    /// The outermost process that handles it, on each branch of the process tree; it passes the
+    /// signal on if it wants to.
     Outermost,
     /// Every process that handles it.
     All,
@@ -562,6 +596,9 @@ mod tests {
     #[test]
     fn ports_end_where_there_are_no_more() {
         let service = Service { replicas: Replicas { floor: 1, ceiling: 9 }, port: Some(65_534) };
-        assert_eq!([0, 1, 2].map(|index| service.port_of(index)), [Some(65_534), Some(65_535), None]);
+        assert_eq!(
+            [0, 1, 2].map(|index| service.port_of(index)),
+            [Some(65_534), Some(65_535), None]
+        );
     }
 }

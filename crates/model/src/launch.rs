@@ -1,7 +1,7 @@
 //! Orders and reports between daemon and backend: a started element with everything its tasks need.
 //!
-//! Pure data. The daemon joins an [`crate::Effect`] with its payload to make these; backends carry them out and
-//! make no choices.
+//! Pure data. The daemon joins an [`crate::Effect`] with its payload to make these; backends carry
+//! them out and make no choices.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -78,7 +78,8 @@ pub struct TaskOrder {
     pub local_world_size: u32,
     /// Devices it may use.
     pub devices: DeviceSet,
-    /// What the visible-devices variables take, in device order: UUIDs or indices; plain indices for virtual ones.
+    /// What the visible-devices variables take, in device order: UUIDs or indices; plain indices
+    /// for virtual ones.
     pub device_names: Vec<Arc<str>>,
     /// True when the devices are virtual: no hardware behind them.
     pub virtual_devices: bool,

@@ -1,7 +1,8 @@
-//! The vocabulary of Muster as types: ids, units, jobs, nodes, queues, plans, effects, events, views.
+//! The vocabulary of Muster as types: ids, units, jobs, nodes, queues, plans, effects, events,
+//! views.
 //!
-//! This crate holds no behaviour beyond constructors, conversions and display. It must not do I/O, read a
-//! clock, or depend on any other crate of the workspace; every other room depends on it.
+//! This crate holds no behaviour beyond constructors, conversions and display. It must not do I/O,
+//! read a clock, or depend on any other crate of the workspace; every other room depends on it.
 
 pub mod advice;
 pub mod array;
@@ -35,12 +36,13 @@ pub use array::{Array, IndexRange};
 pub use effect::{Effect, StopCause};
 pub use event::{Event, Observation, Target, TaskCheckpoint, TaskReport, TaskSignalled};
 pub use id::{
-    Attempt, AttemptId, ElementId, JobId, NodeId, NodeName, PayloadId, QueueName, Rank, UserName, WindowName,
+    Attempt, AttemptId, ElementId, JobId, NodeId, NodeName, PayloadId, QueueName, Rank, UserName,
+    WindowName,
 };
 pub use job::{
-    AfterCheckpoint, Checkpoint, CheckpointBy, CheckpointTo, Dependency, DependencyKind, Elastic, JobSpec,
-    Kind, NodeConstraint, Notebook, Protection, Replicas, Restart, Segment, Service, TaskGroup, Tier,
-    Topology, TopologyRule,
+    AfterCheckpoint, Checkpoint, CheckpointBy, CheckpointTo, Dependency, DependencyKind, Elastic,
+    JobSpec, Kind, NodeConstraint, Notebook, Protection, Replicas, Restart, Segment, Service,
+    TaskGroup, Tier, Topology, TopologyRule,
 };
 pub use node::{Device, DeviceSet, Drain, Foreign, GpuModel, NodeSpec};
 pub use outcome::{Outcome, TaskExit};

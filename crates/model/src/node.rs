@@ -10,8 +10,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::id::{NodeName, UserName};
 use crate::unit::{Bytes, CpuMilli, Time};
 
-/// Model of a GPU as users name it: lower case, no vendor, no blanks: `h100`, `rtxpro6000`, `virtual`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+/// Model of a GPU as users name it: lower case, no vendor, no blanks: `h100`, `rtxpro6000`,
+/// `virtual`.
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct GpuModel(pub Arc<str>);
 
@@ -61,7 +64,8 @@ pub struct Device {
     pub model: GpuModel,
     /// Memory; 0 when unknown.
     pub memory: Bytes,
-    /// What the vendor's visible-devices variable takes: an index or a UUID. Empty for a virtual device.
+    /// What the vendor's visible-devices variable takes: an index or a UUID. Empty for a virtual
+    /// device.
     pub uuid: Arc<str>,
     /// Declared, not found: no hardware behind it.
     pub is_virtual: bool,
@@ -69,8 +73,8 @@ pub struct Device {
     pub slice_of: Option<Arc<str>>,
 }
 
-/// A set of devices of one node, by index. At most [`DeviceSet::MAX_DEVICES`] per node: a bit each, so that
-/// counting and choosing are single instructions. Serialises as a list of indices.
+/// A set of devices of one node, by index. At most [`DeviceSet::MAX_DEVICES`] per node: a bit each,
+/// so that counting and choosing are single instructions. Serialises as a list of indices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceSet(pub u128);
 
@@ -180,14 +184,16 @@ impl<'de> Deserialize<'de> for DeviceSet {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let indices = Vec::<usize>::deserialize(deserializer)?;
         match indices.iter().find(|index| **index >= Self::MAX_DEVICES) {
-            Some(index) => Err(serde::de::Error::custom(format!("device index {index} is out of range"))),
+            Some(index) => {
+                Err(serde::de::Error::custom(format!("device index {index} is out of range")))
+            }
             None => Ok(indices.into_iter().collect()),
         }
     }
 }
 
-/// Capacity of a node that others hold: a person's GPU process, a rival scheduler's pods. Replaces the last
-/// observation of the same node.
+/// Capacity of a node that others hold: a person's GPU process, a rival scheduler's pods. Replaces
+/// the last observation of the same node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Foreign {
     /// Devices on which something foreign runs: not given away, whole.

@@ -1,5 +1,5 @@
-//! How tasks and elements end. Told apart truthfully: an out-of-memory kill is not a failure of the program's
-//! own, and a time-out is not a cancellation.
+//! How tasks and elements end. Told apart truthfully: an out-of-memory kill is not a failure of the
+//! program's own, and a time-out is not a cancellation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -119,8 +119,9 @@ impl Outcome {
         matches!(self, Outcome::Succeeded | Outcome::Idle { .. })
     }
 
-    /// The exit code that `wait` and `run --wait` pass on: the job's own; 128 + signal; 124 for a time-out (as
-    /// timeout(1)); 130 for cancelled; 137 for out of memory; 125 for everything that Muster itself decided.
+    /// The exit code that `wait` and `run --wait` pass on: the job's own; 128 + signal; 124 for a
+    /// time-out (as timeout(1)); 130 for cancelled; 137 for out of memory; 125 for everything that
+    /// Muster itself decided.
     #[must_use]
     pub fn exit_code(&self) -> i32 {
         match self {
@@ -130,7 +131,9 @@ impl Outcome {
             Outcome::OutOfMemory { .. } => 137,
             Outcome::TimedOut => 124,
             Outcome::Cancelled { .. } => 130,
-            Outcome::Lost { .. } | Outcome::StartFailed { .. } | Outcome::DependencyFailed { .. } => 125,
+            Outcome::Lost { .. }
+            | Outcome::StartFailed { .. }
+            | Outcome::DependencyFailed { .. } => 125,
         }
     }
 }
@@ -145,10 +148,14 @@ impl fmt::Display for Outcome {
             Outcome::TimedOut => f.write_str("reached its time limit"),
             Outcome::Cancelled { by } => write!(f, "cancelled by {by}"),
             Outcome::Lost { rank, reason } => write!(f, "rank {rank} lost: {reason}"),
-            Outcome::StartFailed { rank, reason } => write!(f, "rank {rank} did not start: {reason}"),
+            Outcome::StartFailed { rank, reason } => {
+                write!(f, "rank {rank} did not start: {reason}")
+            }
             Outcome::Idle { after } => write!(f, "stopped after {after} without activity"),
             Outcome::Native { says, .. } => f.write_str(says),
-            Outcome::DependencyFailed { on } => write!(f, "job {on} did not end as its dependency requires"),
+            Outcome::DependencyFailed { on } => {
+                write!(f, "job {on} did not end as its dependency requires")
+            }
         }
     }
 }

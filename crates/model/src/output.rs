@@ -1,5 +1,6 @@
-//! Where the output of a job goes when its user names a file: patterns with the marks that `sbatch --output` has, read and expanded.
-//! Pure text; the task itself opens the file, as its user (`muster logs` does so for the user who asks).
+//! Where the output of a job goes when its user names a file: patterns with the marks that `sbatch
+//! --output` has, read and expanded. Pure text; the task itself opens the file, as its user
+//! (`muster logs` does so for the user who asks).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,8 @@ const WIDEST: u32 = 10;
 /// Longest pattern: a path has at most 4095 bytes, and marks get longer.
 const MOST_BYTES: usize = 2048;
 
-/// Files that a job's user names for its output, as patterns; without them Muster keeps the output itself.
+/// Files that a job's user names for its output, as patterns; without them Muster keeps the output
+/// itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputFiles {
     /// Standard output, and standard error too where `error` names no other file.
@@ -37,7 +39,10 @@ impl OutputFiles {
     /// Returns the same files with each pattern changed.
     #[must_use]
     pub fn map(&self, change: impl Fn(&str) -> String) -> Self {
-        Self { output: self.output.as_deref().map(&change), error: self.error.as_deref().map(&change) }
+        Self {
+            output: self.output.as_deref().map(&change),
+            error: self.error.as_deref().map(&change),
+        }
     }
 }
 
@@ -95,7 +100,8 @@ pub fn parts(pattern: &str) -> Result<Vec<Part>, String> {
         while let Some(digit) = letters.next_if(char::is_ascii_digit) {
             digits.push(digit);
         }
-        let width = if digits.is_empty() { 0 } else { digits.parse().unwrap_or(u32::MAX).min(WIDEST) };
+        let width =
+            if digits.is_empty() { 0 } else { digits.parse().unwrap_or(u32::MAX).min(WIDEST) };
         let mark = match letters.next() {
             Some('%') if digits.is_empty() => {
                 text.push('%');
@@ -126,7 +132,8 @@ pub fn parts(pattern: &str) -> Result<Vec<Part>, String> {
 /// Returns true when each rank has a file of its own by this pattern.
 #[must_use]
 pub fn is_per_rank(pattern: &str) -> bool {
-    parts(pattern).is_ok_and(|parts| parts.iter().any(|part| matches!(part, Part::Mark(Mark::Rank, _))))
+    parts(pattern)
+        .is_ok_and(|parts| parts.iter().any(|part| matches!(part, Part::Mark(Mark::Rank, _))))
 }
 
 /// The task whose file is named.
@@ -144,7 +151,8 @@ pub struct OutputPlace<'a> {
     pub user: &'a str,
 }
 
-/// Fills the marks of a pattern in, on this machine; a pattern that cannot be read stands for itself.
+/// Fills the marks of a pattern in, on this machine; a pattern that cannot be read stands for
+/// itself.
 #[must_use]
 pub fn expand(pattern: &str, place: &OutputPlace<'_>) -> String {
     let Ok(parts) = parts(pattern) else { return pattern.to_owned() };
@@ -154,7 +162,8 @@ pub fn expand(pattern: &str, place: &OutputPlace<'_>) -> String {
         .into_iter()
         .map(|part| match part {
             Part::Text(text) => text,
-            // An element has no number of its own here: `%j` still tells elements apart, as it does on Slurm.
+            // An element has no number of its own here: `%j` still tells elements apart, as it does
+            // on Slurm.
             Part::Mark(Mark::Job, width) => match index {
                 Some(index) => format!("{}_{index}", number(place.job.0, width)),
                 None => number(place.job.0, width),
@@ -174,7 +183,13 @@ mod tests {
 
     #[test]
     fn marks_are_filled_in() {
-        let one = OutputPlace { job: JobId(12), index: None, rank: Rank(3), name: "train", user: "alice" };
+        let one = OutputPlace {
+            job: JobId(12),
+            index: None,
+            rank: Rank(3),
+            name: "train",
+            user: "alice",
+        };
         let element = OutputPlace { index: Some(7), ..one };
         for (pattern, alone, of_array) in [
             ("out.txt", "out.txt", "out.txt"),

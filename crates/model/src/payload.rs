@@ -1,7 +1,8 @@
-//! What a job executes and as whom. The engine never sees it; it lies in the store behind a [`crate::PayloadId`].
+//! What a job executes and as whom. The engine never sees it; it lies in the store behind a
+//! [`crate::PayloadId`].
 //!
-//! It holds the submitter's environment, which may contain secrets: it has no `Display`, its `Debug` hides
-//! values, and it never enters a view.
+//! It holds the submitter's environment, which may contain secrets: it has no `Display`, its
+//! `Debug` hides values, and it never enters a view.
 
 use std::collections::BTreeMap;
 use std::fmt;

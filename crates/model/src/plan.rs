@@ -1,5 +1,5 @@
-//! The plan: every decision of one pass as a value, with reservations as its report. Carrying it out makes no
-//! choices. Decisions are journalled: add variants, do not edit them.
+//! The plan: every decision of one pass as a value, with reservations as its report. Carrying it
+//! out makes no choices. Decisions are journalled: add variants, do not edit them.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::unit::{GpuMilli, Time};
 pub struct Plan {
     /// What changes now.
     pub decisions: Vec<Decision>,
-    /// Elements that became the first of their queue, are blocked by capacity, and have no planned start: their patience
-    /// begins now.
+    /// Elements that became the first of their queue, are blocked by capacity, and have no planned
+    /// start: their patience begins now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub heads: Vec<ElementId>,
     /// Places that no other element gets, for heads whose patience is over.
@@ -34,7 +34,8 @@ impl Plan {
         self.decisions.is_empty() && self.heads.is_empty()
     }
 
-    /// What it starts: which attempt, where each task goes by rank, and whether it passes a reservation.
+    /// What it starts: which attempt, where each task goes by rank, and whether it passes a
+    /// reservation.
     pub fn starts(&self) -> impl Iterator<Item = (AttemptId, &Arc<[TaskPlacement]>, bool)> {
         self.decisions.iter().filter_map(|decision| match decision {
             Decision::Start { id, placement, backfilled } => Some((*id, placement, *backfilled)),
@@ -55,26 +56,27 @@ pub enum Decision {
         /// It passes an entry ahead of it that stays blocked by capacity and holds a reservation.
         backfilled: bool,
     },
-    /// Others go, so that an element can start: it is promised these places, and starts there once they are free.
-    /// Nobody else gets them meanwhile.
+    /// Others go, so that an element can start: it is promised these places, and starts there once
+    /// they are free. Nobody else gets them meanwhile.
     Claim {
         /// Who is to start.
         element: ElementId,
         /// Where each task will go, by rank.
         placement: Arc<[TaskPlacement]>,
-        /// Who goes for it; everything that stands in its way. Empty where a gang goes on with what another's claim leaves
-        /// of its places.
+        /// Who goes for it; everything that stands in its way. Empty where a gang goes on with what
+        /// another's claim leaves of its places.
         evict: Vec<Eviction>,
     },
-    /// A claim that can no longer be kept, since the world has changed, is given up. Who goes for it still goes.
+    /// A claim that can no longer be kept, since the world has changed, is given up. Who goes for
+    /// it still goes.
     Unclaim {
         /// Whose.
         element: ElementId,
     },
 }
 
-/// An attempt that is made to go: asked for a checkpoint where its job takes one, then stopped, and queued again where it
-/// stood.
+/// An attempt that is made to go: asked for a checkpoint where its job takes one, then stopped, and
+/// queued again where it stood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eviction {
     /// Which attempt.
@@ -84,10 +86,13 @@ pub struct Eviction {
 }
 
 /// By what right an attempt is made to go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum EvictionCause {
-    /// It goes on with fewer tasks, which the same plan promises it: beyond its minimum it runs in what was idle.
+    /// It goes on with fewer tasks, which the same plan promises it: beyond its minimum it runs in
+    /// what was idle.
     Shrunk,
     /// It runs in what was idle, and somebody waits in his turn.
     Yielded,
@@ -97,7 +102,8 @@ pub enum EvictionCause {
     Outranked,
     /// It makes room for itself: it goes on with more tasks, in what is idle.
     Grown,
-    /// It goes on elsewhere, on places that the same plan promises it, so that a gang finds whole nodes or a domain.
+    /// It goes on elsewhere, on places that the same plan promises it, so that a gang finds whole
+    /// nodes or a domain.
     Moved,
 }
 
@@ -114,8 +120,9 @@ pub struct TaskPlacement {
     pub share: GpuMilli,
 }
 
-/// Places kept for an element that has waited as the first of its queue for longer than the queues' patience. Running jobs
-/// may still hold some of them; as they end, no other job gets what they leave, until the element starts.
+/// Places kept for an element that has waited as the first of its queue for longer than the queues'
+/// patience. Running jobs may still hold some of them; as they end, no other job gets what they
+/// leave, until the element starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keep {
     /// For which element.

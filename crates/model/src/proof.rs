@@ -1,8 +1,10 @@
-//! What `muster prove gang` shows: one order of arrivals step by step, the outcomes of all orders counted, and the same
-//! over pool and gang sizes. Wire shapes of `--json`: fields may be added, never renamed or removed (ADR 0003).
+//! What `muster prove gang` shows: one order of arrivals step by step, the outcomes of all orders
+//! counted, and the same over pool and gang sizes. Wire shapes of `--json`: fields may be added,
+//! never renamed or removed (ADR 0003).
 //!
-//! Values only. They are made in `sim`, and become text in `report`. Numbers of orders are 128-bit integers: they are exact,
-//! and a reader that keeps numbers as floating point loses digits beyond 2^53.
+//! Values only. They are made in `sim`, and become text in `report`. Numbers of orders are 128-bit
+//! integers: they are exact, and a reader that keeps numbers as floating point loses digits beyond
+//! 2^53.
 
 use std::collections::BTreeMap;
 
@@ -103,8 +105,11 @@ pub struct GangStand {
     pub runs: bool,
 }
 
-/// What an order comes to. Nobody ends and nobody gives a GPU back: all but [`Verdict::Open`] stay as they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+/// What an order comes to. Nobody ends and nobody gives a GPU back: all but [`Verdict::Open`] stay
+/// as they are.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Incomplete gangs hold GPUs, no further pod can have one, and nothing runs.

@@ -1,5 +1,5 @@
-//! Queues as configured: a tree with quotas, weights and limits. The live numbers (usage, what is running) are
-//! in `policy`.
+//! Queues as configured: a tree with quotas, weights and limits. The live numbers (usage, what is
+//! running) are in `policy`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,11 +24,12 @@ pub struct QueueTree {
     /// Which of the places that would do is taken.
     #[serde(default)]
     pub placement: PlacementPolicy,
-    /// Jobs that run are moved together for a gang that needs whole nodes or a domain. `None`: never.
+    /// Jobs that run are moved together for a gang that needs whole nodes or a domain. `None`:
+    /// never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defragment: Option<Defragment>,
-    /// An element that has been the first of its leaf for so long, blocked by capacity and without a planned start, keeps
-    /// what becomes free. `None`: never.
+    /// An element that has been the first of its leaf for so long, blocked by capacity and without
+    /// a planned start, keeps what becomes free. `None`: never.
     #[serde(default = "QueueTree::usual_patience")]
     pub patience: Option<Span>,
     /// Time limit of a job whose file says nothing of one, where its queues name none.
@@ -57,8 +58,9 @@ impl QueueTree {
         }
     }
 
-    /// The patience of a tree that names none: longer than most short jobs run, so that a gang which becomes whole by itself
-    /// keeps no device idle, and short against the hours for which wide gangs run.
+    /// The patience of a tree that names none: longer than most short jobs run, so that a gang
+    /// which becomes whole by itself keeps no device idle, and short against the hours for which
+    /// wide gangs run.
     pub const PATIENCE: Span = Span::from_secs(15 * 60);
 
     fn usual_patience() -> Option<Span> {
@@ -101,11 +103,13 @@ pub enum Backfill {
     },
 }
 
-/// Which node and device a task gets, of those that have room for it. Where a job asks for topology, that comes first.
+/// Which node and device a task gets, of those that have room for it. Where a job asks for
+/// topology, that comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlacementPolicy {
-    /// The node with the fewest free devices, the device with the least room: whole nodes stay free.
+    /// The node with the fewest free devices, the device with the least room: whole nodes stay
+    /// free.
     #[default]
     Pack,
     /// The node of which the smallest part is held, the device with the most room.
@@ -126,8 +130,8 @@ impl PlacementPolicy {
     ];
 }
 
-/// What it may cost to move running jobs together, in a window of time. A move costs the GPU time since the job's last
-/// checkpoint and until it has gone, lead and grace.
+/// What it may cost to move running jobs together, in a window of time. A move costs the GPU time
+/// since the job's last checkpoint and until it has gone, lead and grace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Defragment {
     /// GPU-hours in each window; at least 1.
@@ -143,31 +147,36 @@ pub struct QueueSpec {
     pub name: Arc<str>,
     /// Share of its parent relative to its siblings; at least 1.
     pub weight: u32,
-    /// Nominal quota in whole GPUs per model. A model not listed has none set: the parent's applies.
+    /// Nominal quota in whole GPUs per model. A model not listed has none set: the parent's
+    /// applies.
     pub quota: BTreeMap<GpuModel, u64>,
-    /// May exceed `quota` by at most this many GPUs per model, taken from what siblings leave unused. `None`:
-    /// as much as is lent.
+    /// May exceed `quota` by at most this many GPUs per model, taken from what siblings leave
+    /// unused. `None`: as much as is lent.
     pub borrow: Option<u64>,
     /// Of `quota`, at most this many GPUs per model are lent to others while unused. `None`: all.
     pub lend: Option<u64>,
-    /// Lowest and highest priority a job may have here. On a shared daemon this grants users a priority above 0.
+    /// Lowest and highest priority a job may have here. On a shared daemon this grants users a
+    /// priority above 0.
     pub priority: Option<(i32, i32)>,
     /// Ceilings.
     pub limits: Limits,
     /// GPU-hours that may be promised in a window of time. `None`: any.
     #[serde(default)]
     pub budget: Option<Budget>,
-    /// How long its jobs are safe from preemption once they hold their resources. `None`: as the queue above says.
+    /// How long its jobs are safe from preemption once they hold their resources. `None`: as the
+    /// queue above says.
     #[serde(default)]
     pub protect: Option<Protection>,
-    /// How long users of a shared daemon may protect single jobs of theirs. `None`: as the queue above says, else as long as
-    /// the queue protects all its jobs.
+    /// How long users of a shared daemon may protect single jobs of theirs. `None`: as the queue
+    /// above says, else as long as the queue protects all its jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_protect: Option<Protection>,
-    /// Time limit of a job whose file says nothing of one. `None`: as the queue above says, else as the tree does.
+    /// Time limit of a job whose file says nothing of one. `None`: as the queue above says, else as
+    /// the tree does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_time: Option<Span>,
-    /// Users of a shared daemon who may submit here, beside the members of `groups`. Both empty: as the queue above says.
+    /// Users of a shared daemon who may submit here, beside the members of `groups`. Both empty: as
+    /// the queue above says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<UserName>,
     /// Unix groups whose members may.
@@ -212,13 +221,14 @@ pub struct Limits {
     pub pending_jobs: Option<u32>,
     /// Longest time limit a job may ask for; a job without a limit exceeds it.
     pub time: Option<Span>,
-    /// What is used beyond the queue's own quota must come back after so long: limit and grace of an element that
-    /// starts on it. Nothing endless starts there. `None`: whatever its time.
+    /// What is used beyond the queue's own quota must come back after so long: limit and grace of
+    /// an element that starts on it. Nothing endless starts there. `None`: whatever its time.
     #[serde(default)]
     pub borrowed_time: Option<Span>,
 }
 
-/// GPU-hours that the jobs of a queue's whole subtree may promise in a window of time; each window has its own.
+/// GPU-hours that the jobs of a queue's whole subtree may promise in a window of time; each window
+/// has its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     /// Of all jobs together. `None`: any.

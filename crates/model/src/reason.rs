@@ -54,8 +54,8 @@ pub enum Reason {
         nominal: GpuMilli,
         /// What it could have borrowed in all right now, with what it has.
         borrowable: GpuMilli,
-        /// Of `nominal`, used by or kept for other queues right now; 0 whenever something could be borrowed. Refused
-        /// because `used + asked > nominal + borrowable - lent`.
+        /// Of `nominal`, used by or kept for other queues right now; 0 whenever something could be
+        /// borrowed. Refused because `used + asked > nominal + borrowable - lent`.
         lent: GpuMilli,
     },
     /// It would start on borrowed quota, and keep it for longer than the queue borrows for.
@@ -75,7 +75,8 @@ pub enum Reason {
         /// At most this long.
         limit: Span,
     },
-    /// It may not be made to go once it runs, so it must not borrow, and its queue's own quota is not enough.
+    /// It may not be made to go once it runs, so it must not borrow, and its queue's own quota is
+    /// not enough.
     MayNotBorrow {
         /// The queue of the path that would use more than its own.
         queue: QueueName,
@@ -110,8 +111,8 @@ pub enum Reason {
         /// At most this many.
         limit: GpuMilli,
     },
-    /// With its time limit it would promise more GPU-time than a budget has left. An endless job promises all of the
-    /// window, and of every window that follows.
+    /// With its time limit it would promise more GPU-time than a budget has left. An endless job
+    /// promises all of the window, and of every window that follows.
     Budget {
         /// Which queue.
         queue: QueueName,
@@ -152,8 +153,8 @@ pub enum Reason {
         /// How long this job would have to be at most to fit in before.
         fits_if_shorter_than: Option<Span>,
     },
-    /// It fits, but what it would take is kept for an element that has been the first of its queue for longer than the queues'
-    /// patience.
+    /// It fits, but what it would take is kept for an element that has been the first of its queue
+    /// for longer than the queues' patience.
     Kept {
         /// For which element.
         element: ElementId,
@@ -269,7 +270,9 @@ impl Reason {
             | Reason::Priority { .. }
             | Reason::WindowTooShort { .. }
             | Reason::PendingJobs { .. } => true,
-            Reason::Budget { asked_gpu_secs, budget_gpu_secs, .. } => asked_gpu_secs > budget_gpu_secs,
+            Reason::Budget { asked_gpu_secs, budget_gpu_secs, .. } => {
+                asked_gpu_secs > budget_gpu_secs
+            }
             Reason::BorrowedTime { asked, nominal, .. } => asked > nominal,
             _ => false,
         }
@@ -285,8 +288,8 @@ pub struct KeptOn {
     pub devices: Vec<u16>,
 }
 
-/// What is missing, for the hardest to place of the task groups that do not fit; where each fits alone, for the one that
-/// does not fit beside the others.
+/// What is missing, for the hardest to place of the task groups that do not fit; where each fits
+/// alone, for the one that does not fit beside the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityGap {
     /// The group.
@@ -328,7 +331,8 @@ pub struct TopologyGap {
     pub domain: Option<String>,
     /// Tasks that it needs, over all groups.
     pub tasks_needed: u32,
-    /// Tasks that this domain could take; with segments, that all domains could take in whole slices.
+    /// Tasks that this domain could take; with segments, that all domains could take in whole
+    /// slices.
     pub tasks_placeable: u32,
     /// GPUs that it needs.
     pub gpus_needed: GpuMilli,
@@ -357,7 +361,8 @@ pub enum Limiting {
     Memory {
         /// Per task.
         asked: Bytes,
-        /// Most free on one node that has GPUs for more tasks than memory, beside the tasks that fit.
+        /// Most free on one node that has GPUs for more tasks than memory, beside the tasks that
+        /// fit.
         free: Bytes,
     },
     /// A named extra.

@@ -1,9 +1,10 @@
-//! Redaction: the state of a site as it may leave the house. People, hosts, devices, labels and reservations get numbers in
-//! place of names, the same number each time; what jobs are called and what people wrote goes. What stays is what decides who
-//! runs where and when: queues, GPU models, topology levels, sizes and times.
+//! Redaction: the state of a site as it may leave the house. People, hosts, devices, labels and
+//! reservations get numbers in place of names, the same number each time; what jobs are called and
+//! what people wrote goes. What stays is what decides who runs where and when: queues, GPU models,
+//! topology levels, sizes and times.
 //!
-//! What has names in it is taken apart field by field, so that a new field does not compile until somebody has said what becomes
-//! of it.
+//! What has names in it is taken apart field by field, so that a new field does not compile until
+//! somebody has said what becomes of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,12 +43,16 @@ impl Aliases {
         let names: BTreeSet<&Arc<str>> = names.collect();
         let width = names.len().to_string().len();
         let numbered = names.into_iter().zip(1..);
-        self.0.extend(numbered.map(|(name, nth)| (Arc::clone(name), format!("{kind}-{nth:0width$}").into())));
+        self.0.extend(
+            numbered.map(|(name, nth)| (Arc::clone(name), format!("{kind}-{nth:0width$}").into())),
+        );
     }
 
     fn of(&mut self, kind: &str, name: &Arc<str>) -> Arc<str> {
         let next = self.0.len() + 1;
-        Arc::clone(self.0.entry(Arc::clone(name)).or_insert_with(|| format!("{kind}-{next}").into()))
+        Arc::clone(
+            self.0.entry(Arc::clone(name)).or_insert_with(|| format!("{kind}-{next}").into()),
+        )
     }
 }
 
@@ -70,7 +75,8 @@ impl Redaction {
     #[must_use]
     pub fn names(&self) -> BTreeMap<String, String> {
         let Self { users, nodes, windows, domains, labels, extras, devices: _ } = self;
-        let all = [users, nodes, windows, domains, labels, extras].into_iter().flat_map(|names| &names.0);
+        let all =
+            [users, nodes, windows, domains, labels, extras].into_iter().flat_map(|names| &names.0);
         all.map(|(name, given)| (given.to_string(), name.to_string())).collect()
     }
 
@@ -191,7 +197,9 @@ impl Redaction {
     pub fn window_spec(&mut self, window: &Window) -> Window {
         let Window { name, users, queues, what, times, stop, by, reason: _ } = window.clone();
         let what = match what {
-            WindowWhat::Nodes(nodes) => WindowWhat::Nodes(nodes.iter().map(|node| self.node(node)).collect()),
+            WindowWhat::Nodes(nodes) => {
+                WindowWhat::Nodes(nodes.iter().map(|node| self.node(node)).collect())
+            }
             gpus @ WindowWhat::Gpus { .. } => gpus,
         };
         Window {
@@ -223,7 +231,9 @@ impl Redaction {
         match outcome {
             Outcome::Cancelled { by } => Outcome::Cancelled { by: self.user(&by) },
             Outcome::Lost { rank, reason: _ } => Outcome::Lost { rank, reason: "".into() },
-            Outcome::StartFailed { rank, reason: _ } => Outcome::StartFailed { rank, reason: "".into() },
+            Outcome::StartFailed { rank, reason: _ } => {
+                Outcome::StartFailed { rank, reason: "".into() }
+            }
             plain @ (Outcome::Succeeded
             | Outcome::Failed { .. }
             | Outcome::Signaled { .. }
@@ -231,7 +241,9 @@ impl Redaction {
             | Outcome::TimedOut
             | Outcome::DependencyFailed { .. }
             | Outcome::Idle { .. }) => plain,
-            Outcome::Native { state, says: _, code } => Outcome::Native { state, says: "".into(), code },
+            Outcome::Native { state, says: _, code } => {
+                Outcome::Native { state, says: "".into(), code }
+            }
         }
     }
 }

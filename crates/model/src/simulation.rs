@@ -1,5 +1,5 @@
-//! What `muster simulate` shows: what schedulers made of one trace on one machine. Wire shapes of `--json`: fields may be added,
-//! never renamed or removed (ADR 0003).
+//! What `muster simulate` shows: what schedulers made of one trace on one machine. Wire shapes of
+//! `--json`: fields may be added, never renamed or removed (ADR 0003).
 //!
 //! Values only. They are made in `sim`, and become text in `report`.
 
@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use fleet::{
-    Curve, Figure, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, LevelSpread, MEASURED,
-    OwnerFigures, SizeFigures, TimeLimits,
+    Curve, Figure, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, LevelSpread,
+    MEASURED, OwnerFigures, SizeFigures, TimeLimits,
 };
 pub use gantt::{Gantt, GanttBar, GanttJob, GanttNode};
 pub use told::{FleetEvent, FleetHappening, FleetInstant, FleetWaiting};
@@ -45,7 +45,8 @@ pub struct ScheduleFigures {
     pub scheduler: String,
     /// The production engine decided; else a model.
     pub is_engine: bool,
-    /// It was interrupted: what follows is about the jobs that had begun by then, not those that waited.
+    /// It was interrupted: what follows is about the jobs that had begun by then, not those that
+    /// waited.
     pub is_partial: bool,
     /// Jobs that it began.
     pub begun: u64,
@@ -53,7 +54,8 @@ pub struct ScheduleFigures {
     pub wait_secs: Spread,
     /// Seconds from submission to end.
     pub turnaround_secs: Spread,
-    /// Turnaround ÷ runtime, at least 1, runtimes below 10 seconds taken for 10 (Feitelson and Rudolph 1998).
+    /// Turnaround ÷ runtime, at least 1, runtimes below 10 seconds taken for 10 (Feitelson and
+    /// Rudolph 1998).
     pub bounded_slowdown: Spread,
     /// Processor time used ÷ (processors × makespan).
     pub utilisation: f64,
@@ -97,9 +99,9 @@ pub struct PackingComparison {
     pub runs: Vec<PackingFigures>,
 }
 
-/// What one placement policy made of it. Both curves are by percent arrived: the value at index 90 is the mean over the arrivals
-/// after which pods had asked for 90 % of the cluster's GPUs, rounded; where none is nearest to a percent, that of the percent
-/// before.
+/// What one placement policy made of it. Both curves are by percent arrived: the value at index 90
+/// is the mean over the arrivals after which pods had asked for 90 % of the cluster's GPUs,
+/// rounded; where none is nearest to a percent, that of the percent before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PackingFigures {
     /// Its name.

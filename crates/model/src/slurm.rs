@@ -1,5 +1,6 @@
-//! What a job says to Slurm in Slurm's own words, and nobody else reads. What has a word of Muster's stands in
-//! [`crate::JobSpec`]; here is only the rest. Values have passed `spec`'s checks: one line each, without control characters.
+//! What a job says to Slurm in Slurm's own words, and nobody else reads. What has a word of
+//! Muster's stands in [`crate::JobSpec`]; here is only the rest. Values have passed `spec`'s
+//! checks: one line each, without control characters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +44,8 @@ pub struct SlurmOptions {
     pub setup: Option<Arc<str>>,
     /// Further options of sbatch, as `--name=value`, each.
     pub options: Vec<Arc<str>>,
-    /// Where single groups wait, by their names; what is said there takes the place of what the job says.
+    /// Where single groups wait, by their names; what is said there takes the place of what the job
+    /// says.
     pub groups: BTreeMap<Arc<str>, GroupOptions>,
 }
 
@@ -61,7 +63,8 @@ pub struct GroupOptions {
 pub struct Switches {
     /// At most.
     pub count: u32,
-    /// Slurm takes any number after it has waited so long; `None`: as long as the cluster lets a job wait for that.
+    /// Slurm takes any number after it has waited so long; `None`: as long as the cluster lets a
+    /// job wait for that.
     pub wait: Option<Span>,
 }
 

@@ -1,5 +1,5 @@
-//! A site at an instant, as it may leave the house: what the engine knows, without names, and what has run. It is what
-//! `muster whatif` asks its questions of.
+//! A site at an instant, as it may leave the house: what the engine knows, without names, and what
+//! has run. It is what `muster whatif` asks its questions of.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,9 @@ use crate::id::{ElementId, QueueName, UserName};
 use crate::unit::{Span, Time};
 use crate::view::RoleView;
 
-/// A site at an instant. People, hosts, devices, labels and reservations have numbers in place of names; what jobs are called,
-/// what they run and what people wrote is not in it. Queues and GPU models keep their names.
+/// A site at an instant. People, hosts, devices, labels and reservations have numbers in place of
+/// names; what jobs are called, what they run and what people wrote is not in it. Queues and GPU
+/// models keep their names.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SiteSnapshot {
     /// Version of `state`: a snapshot of a higher one than the reader knows cannot be read.
@@ -21,8 +22,8 @@ pub struct SiteSnapshot {
     pub taken: Time,
     /// What was submitted before is not in `past`; nor is what the daemon no longer keeps.
     pub since: Time,
-    /// Nodes, queues and all that waits or runs, as the engine writes it down. Kept as text: a tree of values takes many times as
-    /// much memory, and only the engine reads it.
+    /// Nodes, queues and all that waits or runs, as the engine writes it down. Kept as text: a tree
+    /// of values takes many times as much memory, and only the engine reads it.
     #[schemars(with = "serde_json::Value")]
     pub state: Box<RawValue>,
     /// What has run since, in the order in which it was submitted.

@@ -1,8 +1,8 @@
-//! What `muster trace summary` shows: what is in a trace. Wire shapes of `--json`: fields may be added, never renamed or removed
-//! (ADR 0003).
+//! What `muster trace summary` shows: what is in a trace. Wire shapes of `--json`: fields may be
+//! added, never renamed or removed (ADR 0003).
 //!
-//! Values only. They are made in `sim`, and become text in `report`. Amounts are exact integers; time is in milliseconds where it
-//! is that of a job, and in seconds where it is summed over many.
+//! Values only. They are made in `sim`, and become text in `report`. Amounts are exact integers;
+//! time is in milliseconds where it is that of a job, and in seconds where it is summed over many.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,8 @@ pub struct TraceSummary {
     pub unit: TraceUnit,
     /// All that was held, times how long, in unit-seconds.
     pub held_unit_secs: u64,
-    /// Thousandths of a unit that were held on average from the first submit to the last; says nothing where these are one instant.
+    /// Thousandths of a unit that were held on average from the first submit to the last; says
+    /// nothing where these are one instant.
     pub mean_load_milli: u64,
     /// Whose jobs they are.
     pub users: TraceNames,
@@ -32,7 +33,8 @@ pub struct TraceSummary {
     pub sizes: Vec<SizeClass>,
     /// How long jobs ran, in milliseconds.
     pub runtime_ms: Quantiles,
-    /// Jobs by how long they ran, from short to long; lengths without jobs between others are there.
+    /// Jobs by how long they ran, from short to long; lengths without jobs between others are
+    /// there.
     pub runtimes: Vec<RuntimeClass>,
     /// The time limits that were asked for, in milliseconds.
     pub requested_ms: Quantiles,
@@ -139,8 +141,8 @@ pub struct RuntimeClass {
     pub held_unit_secs: u64,
 }
 
-/// Exact quantiles by nearest rank: `p95` is the smallest value that at least 95 % of all are not above. Zeros where there are
-/// no values.
+/// Exact quantiles by nearest rank: `p95` is the smallest value that at least 95 % of all are not
+/// above. Zeros where there are no values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Quantiles {
     /// How many values there are.

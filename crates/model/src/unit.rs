@@ -1,6 +1,8 @@
-//! Units: time, spans, bytes, thousandths of a CPU and of a GPU. All integers, so that replay is exact.
+//! Units: time, spans, bytes, thousandths of a CPU and of a GPU. All integers, so that replay is
+//! exact.
 //!
-//! Parsing of what people write (`12h`, `80GB`) is in `spec`; this file only stores, adds and prints.
+//! Parsing of what people write (`12h`, `80GB`) is in `spec`; this file only stores, adds and
+//! prints.
 
 use std::fmt;
 use std::ops::{Add, Sub};

@@ -1,5 +1,5 @@
-//! Whether a job got what it was given: what probes in its allocation see, what they are asked, and the answer. Which check says
-//! what is known in `doctor`; nothing here judges.
+//! Whether a job got what it was given: what probes in its allocation see, what they are asked, and
+//! the answer. Which check says what is known in `doctor`; nothing here judges.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::check::ProbeOutcome;
 use crate::unit::Time;
 
-/// What stands before every line of a probe: programs that the job's environment starts may print, too.
+/// What stands before every line of a probe: programs that the job's environment starts may print,
+/// too.
 pub const PROBE_MARK: &str = "muster-probe ";
 
 /// What a probe is asked, a line of JSON each.

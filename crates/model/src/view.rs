@@ -1,5 +1,5 @@
-//! What people and programs are shown. These types are the wire format of API version 1 and of `--json`: fields
-//! may be added, never renamed or removed (ADR 0003). They carry no secrets.
+//! What people and programs are shown. These types are the wire format of API version 1 and of
+//! `--json`: fields may be added, never renamed or removed (ADR 0003). They carry no secrets.
 
 mod explanation;
 
@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use explanation::{
-    Change, Eta, Explanation, Holder, HolderEnd, LeavingView, LevelUse, LevelWish, Moved, MovesView,
-    OutOfService, PatienceView, PlacedOn, PlacementView, PreemptedView, SetAside, Stays, StaysView, Unmoved,
-    Waiter,
+    Change, Eta, Explanation, Holder, HolderEnd, LeavingView, LevelUse, LevelWish, Moved,
+    MovesView, OutOfService, PatienceView, PlacedOn, PlacementView, PreemptedView, SetAside, Stays,
+    StaysView, Unmoved, Waiter,
 };
 
 use crate::id::{ElementId, JobId, NodeName, QueueName, Rank, UserName, WindowName};
@@ -20,7 +20,9 @@ use crate::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
 use crate::window::WindowTimes;
 
 /// State of an element, as people name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Waits for a release.
@@ -51,7 +53,10 @@ impl State {
     /// True when nothing more will happen.
     #[must_use]
     pub fn is_final(self) -> bool {
-        matches!(self, State::Done | State::Failed | State::Cancelled | State::Preempted | State::Unknown)
+        matches!(
+            self,
+            State::Done | State::Failed | State::Cancelled | State::Preempted | State::Unknown
+        )
     }
 
     /// The word that views print.
@@ -91,8 +96,8 @@ pub struct JobView {
     pub priority: i32,
     /// State of the element that is furthest from done: running before pending before final.
     pub state: State,
-    /// Tasks of one element. Of an elastic gang those that hold something, its fewest while none does; of an array or a
-    /// service of such gangs the fewest of each.
+    /// Tasks of one element. Of an elastic gang those that hold something, its fewest while none
+    /// does; of an array or a service of such gangs the fewest of each.
     pub tasks: u32,
     /// GPUs of these tasks.
     pub gpus: GpuMilli,
@@ -121,8 +126,9 @@ pub struct JobView {
     /// Set for what is stopped when it has done nothing for so long.
     #[serde(default)]
     pub idle: Option<Span>,
-    /// Elements that hold resources now (all of them, bounded by what the cluster holds), plus the element itself
-    /// when the job is not an array, plus the one that was asked for by its index. Of a service all replicas.
+    /// Elements that hold resources now (all of them, bounded by what the cluster holds), plus the
+    /// element itself when the job is not an array, plus the one that was asked for by its index.
+    /// Of a service all replicas.
     pub elements: Vec<ElementView>,
     /// Why it waits, when it waits: the first reason of its first waiting element.
     pub waiting_for: Option<Reason>,
@@ -300,11 +306,12 @@ pub struct ElementView {
     /// A request for a checkpoint that its current or last attempt has not answered.
     #[serde(default)]
     pub checkpoint_asked: Option<CheckpointAskedView>,
-    /// Set while it stops to start again with so many tasks: an elastic gang with more or fewer, or elsewhere with as many.
+    /// Set while it stops to start again with so many tasks: an elastic gang with more or fewer, or
+    /// elsewhere with as many.
     #[serde(default)]
     pub goes_on_with: Option<u32>,
-    /// Tasks of the current or last attempt, by rank; empty before the first, and for an element of an array that has
-    /// ended as a whole.
+    /// Tasks of the current or last attempt, by rank; empty before the first, and for an element of
+    /// an array that has ended as a whole.
     pub tasks: Vec<TaskView>,
 }
 
@@ -357,7 +364,9 @@ pub struct TaskView {
 }
 
 /// How far a task has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStage {
     /// Ordered, no answer yet.
@@ -542,7 +551,8 @@ pub struct AccessView {
     pub max_protect: Span,
 }
 
-/// A queue's budget in the present window. What is left is the budget without what is used and promised.
+/// A queue's budget in the present window. What is left is the budget without what is used and
+/// promised.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BudgetView {
     /// GPU-seconds of a window; `None` when only users have a budget.
@@ -590,7 +600,8 @@ pub struct QuotaView {
 pub struct MissingOutput {
     /// Which task.
     pub rank: Rank,
-    /// Bytes that were deleted because the output exceeds what is kept of one task (`serve --log-limit`).
+    /// Bytes that were deleted because the output exceeds what is kept of one task (`serve
+    /// --log-limit`).
     pub dropped: u64,
     /// How many bytes are kept before those.
     pub dropped_after: u64,

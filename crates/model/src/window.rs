@@ -1,7 +1,8 @@
-//! Advance reservations: nodes or GPUs that are set aside for some users over a stretch of time, perhaps again and again.
+//! Advance reservations: nodes or GPUs that are set aside for some users over a stretch of time,
+//! perhaps again and again.
 //!
-//! People call them reservations. Here they are windows, since [`crate::Reservation`] is the planned start of a job. What
-//! follows from one for placing is in `engine`.
+//! People call them reservations. Here they are windows, since [`crate::Reservation`] is the
+//! planned start of a job. What follows from one for placing is in `engine`.
 
 use std::sync::Arc;
 

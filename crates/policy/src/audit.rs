@@ -1,5 +1,6 @@
-//! The invariants of a [`Policy`], recomputed from scratch: what the maintained sums must be, given the users' rows and
-//! the pending entries. For tests, simulation and debug assertions; far too slow for a pass.
+//! The invariants of a [`Policy`], recomputed from scratch: what the maintained sums must be, given
+//! the users' rows and the pending entries. For tests, simulation and debug assertions; far too
+//! slow for a pass.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ pub enum Inconsistency {
         /// Which queue.
         queue: QueueName,
     },
-    /// A queue's count of pending entries, or of the children that have some, is not what waits below it.
+    /// A queue's count of pending entries, or of the children that have some, is not what waits
+    /// below it.
     Pending {
         /// Which queue.
         queue: QueueName,
@@ -53,8 +55,9 @@ pub enum Inconsistency {
         /// Of which model.
         model: GpuModel,
     },
-    /// More counts against quota than nominal and borrowing admit. Holds after any sequence of admitted starts; a new
-    /// tree with smaller quotas may leave a queue in it until enough has ended.
+    /// More counts against quota than nominal and borrowing admit. Holds after any sequence of
+    /// admitted starts; a new tree with smaller quotas may leave a queue in it until enough has
+    /// ended.
     Overdraft {
         /// Which queue.
         queue: QueueName,
@@ -136,7 +139,13 @@ impl Policy {
         }
     }
 
-    fn audit_model(&self, node: &Node, sums: &Sums, model: ModelId, found: &mut Vec<Inconsistency>) {
+    fn audit_model(
+        &self,
+        node: &Node,
+        sums: &Sums,
+        model: ModelId,
+        found: &mut Vec<Inconsistency>,
+    ) {
         let at = usize::from(model.0);
         let (queue, name) = (|| node.name.clone(), || self.models.name(model).clone());
         let quota = &node.quota[at];

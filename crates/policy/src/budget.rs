@@ -1,22 +1,25 @@
-//! The account of a budget: what was used and promised of the present window. Arithmetic on one queue; it must not know
-//! the tree.
+//! The account of a budget: what was used and promised of the present window. Arithmetic on one
+//! queue; it must not know the tree.
 //!
 //! # Definition
 //!
-//! Windows are `[start + k·every, start + (k+1)·every)` for whole `k`, before `start` as well as after it. All amounts
-//! are thousandths of GPUs × milliseconds.
+//! Windows are `[start + k·every, start + (k+1)·every)` for whole `k`, before `start` as well as
+//! after it. All amounts are thousandths of GPUs × milliseconds.
 //!
-//! * An element with a limit is paid for, whole, in the window in which it starts: `GPUs × length`. What it runs beyond
-//!   the end of that window was paid for already, so every GPU-hour is paid for once. When it ends, what it did not use
-//!   is given back; once the window is over there is nothing to give it back to.
-//! * An endless element takes of every window what it can use of it: from its start, or the window's, to the window's end.
-//! * `charged = used by what ended + promised by what holds`, in the present window. It falls to what endless elements
-//!   take when a window ends.
+//! * An element with a limit is paid for, whole, in the window in which it starts: `GPUs × length`.
+//!   What it runs beyond the end of that window was paid for already, so every GPU-hour is paid for
+//!   once. When it ends, what it did not use is given back; once the window is over there is
+//!   nothing to give it back to.
+//! * An endless element takes of every window what it can use of it: from its start, or the
+//!   window's, to the window's end.
+//! * `charged = used by what ended + promised by what holds`, in the present window. It falls to
+//!   what endless elements take when a window ends.
 //!
-//! A start is **admitted iff `charged + its own ≤ budget`, and, for an endless one, if what all endless elements take of a
-//! whole window stays within the budget, too**. Hence `charged ≤ budget` at every instant if only admitted starts are
-//! held: inside a window only starts raise it, since an element is never charged more than it promised, and at its
-//! beginning the second condition bounds it.
+//! A start is **admitted iff `charged + its own ≤ budget`, and, for an endless one, if what all
+//! endless elements take of a whole window stays within the budget, too**. Hence `charged ≤ budget`
+//! at every instant if only admitted starts are held: inside a window only starts raise it, since
+//! an element is never charged more than it promised, and at its beginning the second condition
+//! bounds it.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +48,8 @@ pub(crate) struct Tally {
     pub(crate) promised: u64,
     /// Thousandths of GPUs held by endless elements.
     endless: u64,
-    /// Of `promised` and `endless`, what is only tried by a planning pass: kept apart, since a pass begins no window.
+    /// Of `promised` and `endless`, what is only tried by a planning pass: kept apart, since a pass
+    /// begins no window.
     tried: (u64, u64),
 }
 
@@ -92,7 +96,8 @@ impl Account {
 
     // ---- windows ----
 
-    /// Beginning of the window that an instant lies in. The one that holds the epoch may have begun before it.
+    /// Beginning of the window that an instant lies in. The one that holds the epoch may have begun
+    /// before it.
     fn window_of(&self, at: Time) -> Time {
         let every = self.terms.every.0.max(1);
         let phase = self.terms.start.0 % every;
@@ -109,7 +114,9 @@ impl Account {
     /// What a promise takes of the window that begins at `window`.
     fn charge(&self, window: Time, milli: u64, promise: Promise) -> u64 {
         match promise.length {
-            Some(length) if self.window_of(promise.from) == window => milli.saturating_mul(length.0),
+            Some(length) if self.window_of(promise.from) == window => {
+                milli.saturating_mul(length.0)
+            }
             Some(_) => 0,
             None => milli.saturating_mul(self.refills_at(window).since(promise.from.max(window)).0),
         }
@@ -164,7 +171,8 @@ impl Account {
         promise: Promise,
     ) -> Result<(), Short> {
         let own = own.copied().unwrap_or_default();
-        let budgets = [(false, self.terms.gpu_hours, *all), (true, self.terms.gpu_hours_per_user, own)];
+        let budgets =
+            [(false, self.terms.gpu_hours, *all), (true, self.terms.gpu_hours_per_user, own)];
         let window = self.window_of(promise.from);
         let asked = self.charge(window, milli, promise);
         for (of_user, hours, tally) in budgets {
@@ -204,7 +212,8 @@ impl Account {
         self.restore(user, milli, promise);
     }
 
-    /// As [`Account::promise`], for what has been held for a while: it counts as it did when it began.
+    /// As [`Account::promise`], for what has been held for a while: it counts as it did when it
+    /// began.
     pub(crate) fn restore(&mut self, user: UserId, milli: u64, promise: Promise) {
         let charge = self.charge(self.window, milli, promise);
         let endless = if promise.length.is_none() { milli } else { 0 };
@@ -219,10 +228,14 @@ impl Account {
         self.begin_window(now);
         let charge = self.charge(self.window, milli, promise);
         let endless = if promise.length.is_none() { milli } else { 0 };
-        // An element that gets ready for long holds its GPUs for longer than it promised; that is not its doing.
+        // An element that gets ready for long holds its GPUs for longer than it promised; that is
+        // not its doing.
         let used = charge.min(milli.saturating_mul(now.since(promise.from.max(self.window)).0));
         self.change(user, |tally| {
-            debug_assert!(tally.promised >= charge && tally.endless >= endless, "settled what was promised");
+            debug_assert!(
+                tally.promised >= charge && tally.endless >= endless,
+                "settled what was promised"
+            );
             tally.promised = tally.promised.saturating_sub(charge);
             tally.endless = tally.endless.saturating_sub(endless);
             tally.used = tally.used.saturating_add(used);
@@ -233,7 +246,8 @@ impl Account {
     pub(crate) fn attempt(&mut self, user: UserId, milli: u64, promise: Promise) {
         let (charge, endless) = self.tried(milli, promise);
         self.change(user, |tally| {
-            tally.tried = (tally.tried.0.saturating_add(charge), tally.tried.1.saturating_add(endless));
+            tally.tried =
+                (tally.tried.0.saturating_add(charge), tally.tried.1.saturating_add(endless));
         });
     }
 
@@ -241,7 +255,8 @@ impl Account {
     pub(crate) fn undo(&mut self, user: UserId, milli: u64, promise: Promise) {
         let (charge, endless) = self.tried(milli, promise);
         self.change(user, |tally| {
-            tally.tried = (tally.tried.0.saturating_sub(charge), tally.tried.1.saturating_sub(endless));
+            tally.tried =
+                (tally.tried.0.saturating_sub(charge), tally.tried.1.saturating_sub(endless));
         });
     }
 
@@ -263,8 +278,8 @@ impl Account {
 
     // ---- what outlives it ----
 
-    /// Goes on where the account of a former tree stood at `now`: with what was used, if the windows are the same ones. What
-    /// holds is restored by the caller.
+    /// Goes on where the account of a former tree stood at `now`: with what was used, if the
+    /// windows are the same ones. What holds is restored by the caller.
     pub(crate) fn follow(&mut self, now: Time, old: Option<&Account>) {
         let grid = |terms: &Budget| (terms.every, terms.start.0 % terms.every.0.max(1));
         match old.filter(|old| grid(&old.terms) == grid(&self.terms)) {

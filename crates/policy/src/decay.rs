@@ -1,6 +1,6 @@
-//! Exponential decay in fixed-point integers: what is left of a value after a time, and what a constant rate has
-//! grown to. Pure arithmetic: it must know nothing of queues, and no floating point may enter it, so that a
-//! replay on any machine gives the same bits.
+//! Exponential decay in fixed-point integers: what is left of a value after a time, and what a
+//! constant rate has grown to. Pure arithmetic: it must know nothing of queues, and no floating
+//! point may enter it, so that a replay on any machine gives the same bits.
 //!
 //! With half-life `h`, elapsed time `t = (k + f)·h`, `k` whole and `0 ≤ f < 1`:
 //!
@@ -8,11 +8,11 @@
 //! * grown at rate `r`: the integral of `r · 2^-((t-s)/h)` for `s` from 0 to `t`, in closed form
 //!   `r · h/ln 2 · (1 - 2^-(k+f))`
 //!
-//! Both need `1 - e^-y` for `y = f·ln 2 < 0.694`, which is `y · (1 - y/2·(1 - y/3·(1 - …)))` (the Taylor series in
-//! Horner form; every term is positive and below one, so nothing cancels). Numbers are unsigned with 64
-//! fractional bits. The first term left out is below `2^-66`, which takes 18 terms for the largest `y` and five for a minute of a
-//! week; with the rounding of each step,
-//! **the factor is within 2^-60 of exact**. So
+//! Both need `1 - e^-y` for `y = f·ln 2 < 0.694`, which is `y · (1 - y/2·(1 - y/3·(1 - …)))` (the
+//! Taylor series in Horner form; every term is positive and below one, so nothing cancels). Numbers
+//! are unsigned with 64 fractional bits. The first term left out is below `2^-66`, which takes 18
+//! terms for the largest `y` and five for a minute of a week; with the rounding of each step, **the
+//! factor is within 2^-60 of exact**. So
 //!
 //! * what remains is within `v · 2^-60 + 1` of exact,
 //! * what accrued is within `r · h · 2^-60 + 1` of exact.
@@ -38,7 +38,8 @@ const fn reciprocals() -> [u128; TERMS + 1] {
     table
 }
 
-/// How many terms leave an error below `2^-66`. The first left out is `y^n/(n+1)!`, where `(n+1)! >= 2^n`.
+/// How many terms leave an error below `2^-66`. The first left out is `y^n/(n+1)!`, where `(n+1)!
+/// >= 2^n`.
 fn needed_terms(y: u128) -> usize {
     let bits = y.leading_zeros() as usize - 64;
     66usize.div_ceil(bits + 1).clamp(2, TERMS)
@@ -101,8 +102,9 @@ impl Factor {
     }
 }
 
-/// `value` after `elapsed_ms` in which it decayed and `rate` per millisecond was added: what remains of the one and
-/// what accrued of the other, each rounded to nearest; saturates. `half_life_ms` must not be 0.
+/// `value` after `elapsed_ms` in which it decayed and `rate` per millisecond was added: what
+/// remains of the one and what accrued of the other, each rounded to nearest; saturates.
+/// `half_life_ms` must not be 0.
 pub(crate) fn advanced(value: u64, rate: u64, elapsed_ms: u64, half_life_ms: u64) -> u64 {
     if elapsed_ms == 0 || (value == 0 && rate == 0) {
         return value;
@@ -170,7 +172,10 @@ mod tests {
     /// The stated error: 2^-60 of `scale`, and one for rounding.
     fn assert_within(got: u64, exact: u64, scale: u128, row: &str) {
         let bound = (scale >> 60) + 1;
-        assert!(u128::from(got.abs_diff(exact)) <= bound, "{row}: {got}, exactly {exact}, bound {bound}");
+        assert!(
+            u128::from(got.abs_diff(exact)) <= bound,
+            "{row}: {got}, exactly {exact}, bound {bound}"
+        );
     }
 
     #[test]

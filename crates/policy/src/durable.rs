@@ -1,5 +1,6 @@
-//! The part of a [`Policy`] that a snapshot keeps: tree, names, usage, and what was used of budgets. What runs and waits is left out; the engine
-//! rebuilds it through [`Policy::restore_hold`], [`Policy::restore_promise`] and [`Policy::enqueue`].
+//! The part of a [`Policy`] that a snapshot keeps: tree, names, usage, and what was used of
+//! budgets. What runs and waits is left out; the engine rebuilds it through
+//! [`Policy::restore_hold`], [`Policy::restore_promise`] and [`Policy::enqueue`].
 
 use std::collections::BTreeMap;
 
@@ -86,7 +87,9 @@ impl TryFrom<Durable> for Policy {
         }
         // 3. Usage.
         for node in &mut policy.nodes {
-            if let (Some(account), Some(stored)) = (&mut node.account, durable.budgets.get(&node.name)) {
+            if let (Some(account), Some(stored)) =
+                (&mut node.account, durable.budgets.get(&node.name))
+            {
                 account.read(stored);
             }
         }

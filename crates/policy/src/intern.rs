@@ -1,5 +1,5 @@
-//! Dense ids for names: GPU models, users, leaf queues. Ids are given in order of first sight and never reused, so
-//! a replay gives the same ones.
+//! Dense ids for names: GPU models, users, leaf queues. Ids are given in order of first sight and
+//! never reused, so a replay gives the same ones.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 pub struct ModelId(pub u16);
 
 /// A leaf queue. Survives [`crate::Policy::replace_tree`] as long as a leaf of that name exists.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct LeafId(pub u32);
 
@@ -72,8 +74,9 @@ impl Models {
         if let Some(known) = self.find(name) {
             return known;
         }
-        let model =
-            ModelId(u16::try_from(self.names.len()).expect("a cluster has fewer than 65,536 GPU models"));
+        let model = ModelId(
+            u16::try_from(self.names.len()).expect("a cluster has fewer than 65,536 GPU models"),
+        );
         self.names.push(name.clone());
         self.ids.insert(name.clone(), model);
         model

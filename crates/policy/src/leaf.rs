@@ -1,5 +1,5 @@
-//! What a leaf queue knows beyond its place in the tree: its users' numbers and who waits, in the order of priority
-//! and age. It must not know shares; `pass` brings them in.
+//! What a leaf queue knows beyond its place in the tree: its users' numbers and who waits, in the
+//! order of priority and age. It must not know shares; `pass` brings them in.
 
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
@@ -63,7 +63,8 @@ impl UserRow {
     }
 }
 
-/// Entries of one priority: per user, by `seq`, which is oldest first. They mostly come at the end and leave at the front.
+/// Entries of one priority: per user, by `seq`, which is oldest first. They mostly come at the end
+/// and leave at the front.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Level {
     pub(crate) users: BTreeMap<UserId, VecDeque<(u64, Slot)>>,
@@ -71,8 +72,8 @@ pub(crate) struct Level {
 }
 
 impl Policy {
-    /// A job of `user` waits in `leaf`, if only with one of its elements, on hold or not. For the limit on such jobs; the
-    /// order knows entries.
+    /// A job of `user` waits in `leaf`, if only with one of its elements, on hold or not. For the
+    /// limit on such jobs; the order knows entries.
     pub fn job_waits(&mut self, leaf: LeafId, user: UserId) {
         self.count_waiting(leaf, user, 1);
     }
@@ -113,7 +114,8 @@ impl Policy {
         }
     }
 
-    /// An element may be considered for a start. `seq` orders by age and is unique among pending entries.
+    /// An element may be considered for a start. `seq` orders by age and is unique among pending
+    /// entries.
     pub fn enqueue(&mut self, leaf: LeafId, user: UserId, priority: i32, seq: u64, slot: Slot) {
         let level = self.leaf_state_mut(leaf).levels.entry(Reverse(priority)).or_default();
         let entries = level.users.entry(user).or_default();

@@ -1,5 +1,6 @@
-//! What runs: the counters behind verdicts and shares, and the usage that accrues. `hold` and `release` are for
-//! committed changes; `try_hold` and `undo_hold` are for planning and leave no trace in stored usage.
+//! What runs: the counters behind verdicts and shares, and the usage that accrues. `hold` and
+//! `release` are for committed changes; `try_hold` and `undo_hold` are for planning and leave no
+//! trace in stored usage.
 //!
 //! Every call costs one step per level of the tree and model.
 
@@ -10,20 +11,23 @@ use crate::usage::Usage;
 use crate::{Policy, leaf::UserRow};
 
 impl Policy {
-    /// An element of `user` starts to hold `gpus` (thousandths by model) in `leaf`. Usage accrues from `now` on.
+    /// An element of `user` starts to hold `gpus` (thousandths by model) in `leaf`. Usage accrues
+    /// from `now` on.
     pub fn hold(&mut self, now: Time, leaf: LeafId, user: UserId, gpus: &[(ModelId, u64)]) {
         let half_life_ms = self.half_life_ms();
         self.count_in(leaf, user, gpus, |usage, milli| usage.speed_up(now, milli, half_life_ms));
     }
 
-    /// An element held since [`Policy::hold`] gives its GPUs back. Usage up to `now` stays and decays.
+    /// An element held since [`Policy::hold`] gives its GPUs back. Usage up to `now` stays and
+    /// decays.
     pub fn release(&mut self, now: Time, leaf: LeafId, user: UserId, gpus: &[(ModelId, u64)]) {
         let half_life_ms = self.half_life_ms();
         self.count_out(leaf, user, gpus, |usage, milli| usage.slow_down(now, milli, half_life_ms));
     }
 
-    /// After a restore: an element was holding `gpus` when the snapshot was taken. Rebuilds the counters; usage goes on
-    /// from the instant that the snapshot stored, so that nothing is counted twice.
+    /// After a restore: an element was holding `gpus` when the snapshot was taken. Rebuilds the
+    /// counters; usage goes on from the instant that the snapshot stored, so that nothing is
+    /// counted twice.
     pub fn restore_hold(&mut self, leaf: LeafId, user: UserId, gpus: &[(ModelId, u64)]) {
         self.count_in(leaf, user, gpus, Usage::resume);
     }
@@ -67,7 +71,8 @@ impl Policy {
         }
         // 3. The user's own numbers.
         let count = self.models.len();
-        let row = self.leaf_state_mut(leaf).users.entry(user).or_insert_with(|| UserRow::new(count));
+        let row =
+            self.leaf_state_mut(leaf).users.entry(user).or_insert_with(|| UserRow::new(count));
         row.running += 1;
         for (model, milli) in gpus {
             row.held[usize::from(model.0)] += milli;

@@ -1,18 +1,24 @@
-//! Who may run, in what order, and why not: quota with borrowing and lending, limits, decayed fair share.
+//! Who may run, in what order, and why not: quota with borrowing and lending, limits, decayed fair
+//! share.
 //!
-//! One value, [`Policy`], holds the tree of queues with its live numbers. The engine tells it what waits
-//! ([`Policy::enqueue`]) and what runs ([`Policy::hold`]), asks for verdicts ([`Policy::judge_start`]) and for the order
-//! ([`Policy::begin_pass`]). It must not place anything, know nodes, or decide which job is to be preempted.
+//! One value, [`Policy`], holds the tree of queues with its live numbers. The engine tells it what
+//! waits ([`Policy::enqueue`]) and what runs ([`Policy::hold`]), asks for verdicts
+//! ([`Policy::judge_start`]) and for the order ([`Policy::begin_pass`]). It must not place
+//! anything, know nodes, or decide which job is to be preempted.
 //!
-//! Pure: no clock (every call that depends on time takes `now`), no I/O, no floating point, no list of what has no order.
-//! The same calls give the same numbers, bit by bit. Reads never change anything.
+//! Pure: no clock (every call that depends on time takes `now`), no I/O, no floating point, no list
+//! of what has no order. The same calls give the same numbers, bit by bit. Reads never change
+//! anything.
 //!
 //! * quota: definition and a worked example in `quota.rs`
 //! * budgets: definition in `budget.rs`
 //! * order: `share.rs` (what a share is), `pass.rs` (the merge)
 //! * decay: arithmetic and its error in `decay.rs`
 
-#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there"))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")
+)]
 
 mod audit;
 mod budget;
@@ -56,8 +62,9 @@ pub const PER_GPU_HOUR: u64 = 3600 * PER_GPU_SEC;
 
 /// The tree of queues with everything that waits, runs and was used in it.
 ///
-/// Serialises to its durable part: tree, names, usage, and what was used of budgets. After a restore, what was running
-/// comes back through [`Policy::restore_hold`] and [`Policy::restore_promise`], and what was waiting through [`Policy::enqueue`].
+/// Serialises to its durable part: tree, names, usage, and what was used of budgets. After a
+/// restore, what was running comes back through [`Policy::restore_hold`] and
+/// [`Policy::restore_promise`], and what was waiting through [`Policy::enqueue`].
 ///
 /// Ids come from this very policy; one from elsewhere makes a call panic.
 #[derive(Clone, Debug, Deserialize)]
@@ -141,8 +148,8 @@ impl Policy {
         model
     }
 
-    /// What the cluster has by [`ModelId`], in thousandths of GPUs; models beyond the slice have none. Shares relate to
-    /// it from now on, past usage included.
+    /// What the cluster has by [`ModelId`], in thousandths of GPUs; models beyond the slice have
+    /// none. Shares relate to it from now on, past usage included.
     pub fn set_capacity(&mut self, _now: Time, milli_by_model: &[u64]) {
         for (index, capacity) in self.capacity.iter_mut().enumerate() {
             *capacity = milli_by_model.get(index).copied().unwrap_or(0);
@@ -197,7 +204,9 @@ impl Policy {
     }
 
     fn node_of(&self, leaf: LeafId) -> usize {
-        self.leaf_state(leaf).node.expect("a leaf is in the tree, or moved to the default queue, which is")
+        self.leaf_state(leaf)
+            .node
+            .expect("a leaf is in the tree, or moved to the default queue, which is")
     }
 
     fn root(&self) -> &Node {

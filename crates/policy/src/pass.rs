@@ -1,15 +1,17 @@
-//! One pass over everything that waits, in order: level by level the queue with the lowest share, in a leaf the highest
-//! priority, then the user with the lowest share, then age. What waits in [`Tier::Last`] comes after everything else of
-//! all queues, in an order of the same kind.
+//! One pass over everything that waits, in order: level by level the queue with the lowest share,
+//! in a leaf the highest priority, then the user with the lowest share, then age. What waits in
+//! [`Tier::Last`] comes after everything else of all queues, in an order of the same kind.
 //!
-//! The order is merged lazily and follows what starts: after [`Pass::started`] only the ranks on that path are taken
-//! anew. A pass holds no borrow of the [`Policy`], so that the caller can hold and undo between two entries; entries must
-//! not be enqueued or dequeued during a pass. What is fixed at the beginning is the instant at which shares are read.
+//! The order is merged lazily and follows what starts: after [`Pass::started`] only the ranks on
+//! that path are taken anew. A pass holds no borrow of the [`Policy`], so that the caller can hold
+//! and undo between two entries; entries must not be enqueued or dequeued during a pass. What is
+//! fixed at the beginning is the instant at which shares are read.
 //!
-//! Cost: opening a queue ranks its children that have entries, opening a priority ranks its users; then a step in a heap
-//! per entry and queue of the path, and one descent of the tree whenever the leaf changes. What has left its place in a
-//! heap stays there until it comes up: who starts is mostly first, and takes its new place at once. Who is alone has no heap.
-//! A pass that is over can be begun again, in the memory that it has.
+//! Cost: opening a queue ranks its children that have entries, opening a priority ranks its users;
+//! then a step in a heap per entry and queue of the path, and one descent of the tree whenever the
+//! leaf changes. What has left its place in a heap stays there until it comes up: who starts is
+//! mostly first, and takes its new place at once. Who is alone has no heap. A pass that is over can
+//! be begun again, in the memory that it has.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -46,7 +48,8 @@ const LAST: Reverse<i32> = Reverse(Tier::LAST_ORDER);
 struct Ranking {
     /// It was visited in this tier.
     is_open: bool,
-    /// The first first. May hold ranks that a child has left behind. Empty where there is one child.
+    /// The first first. May hold ranks that a child has left behind. Empty where there is one
+    /// child.
     order: BinaryHeap<Reverse<(QueueRank, usize)>>,
     /// By node, rising; `None` once a child has nothing left.
     ranks: SmallVec<[(usize, Option<QueueRank>); 1]>,
@@ -57,7 +60,9 @@ struct Ranking {
 impl Policy {
     /// Does anything wait in the last tier?
     fn has_last(&self) -> bool {
-        self.leaves.iter().any(|leaf| leaf.levels.last_key_value().is_some_and(|(lowest, _)| *lowest >= LAST))
+        self.leaves
+            .iter()
+            .any(|leaf| leaf.levels.last_key_value().is_some_and(|(lowest, _)| *lowest >= LAST))
     }
 
     /// Begins a pass; shares are read at `now`, with the running counters as they are at each step.
@@ -70,7 +75,8 @@ impl Policy {
 }
 
 impl Pass {
-    /// As [`Policy::begin_pass`], whatever became of the pass that this was, and of which policy it was one.
+    /// As [`Policy::begin_pass`], whatever became of the pass that this was, and of which policy it
+    /// was one.
     pub fn begin_again(&mut self, policy: &Policy, now: Time) {
         (self.now, self.tier, self.current) = (now, Tier::Usual, None);
         self.rankings.resize_with(policy.nodes.len(), Ranking::default);
@@ -108,7 +114,8 @@ impl Pass {
         }
     }
 
-    /// What `user` holds in `leaf` has changed (held or undone): their ranks and those of the path are taken anew.
+    /// What `user` holds in `leaf` has changed (held or undone): their ranks and those of the path
+    /// are taken anew.
     pub fn started(&mut self, policy: &Policy, leaf: LeafId, user: UserId) {
         // 1. The leaf that was current may no longer be first.
         self.current = None;
@@ -191,7 +198,8 @@ impl Ranking {
             self.ranks.extend(children.iter().map(|child| (*child, Some(QueueRank::default()))));
             return;
         }
-        self.ranks.extend(children.iter().map(|child| (*child, Some(policy.queue_rank(now, *child)))));
+        self.ranks
+            .extend(children.iter().map(|child| (*child, Some(policy.queue_rank(now, *child)))));
         let order = self.ranks.iter();
         self.order.extend(order.filter_map(|(child, rank)| Some(Reverse(((*rank)?, *child)))));
     }
@@ -247,8 +255,8 @@ struct LeafCursor {
     tier: Tier,
     /// The priority being read.
     priority: Option<Reverse<i32>>,
-    /// Lowest share first, then the lowest `seq` of the next entry. May hold keys that its user has left behind. Empty where there
-    /// is one user.
+    /// Lowest share first, then the lowest `seq` of the next entry. May hold keys that its user has
+    /// left behind. Empty where there is one user.
     order: BinaryHeap<Reverse<UserKey>>,
     /// Users with entries in this priority, by id.
     users: SmallVec<[UserCursor; 1]>,
@@ -329,7 +337,9 @@ impl LeafCursor {
         let is_alone = level.users.len() == 1;
         let mut known = 0;
         for (user, entries) in &level.users {
-            let Some(head) = entries.front().filter(|_| !self.skipped.contains(user)) else { continue };
+            let Some(head) = entries.front().filter(|_| !self.skipped.contains(user)) else {
+                continue;
+            };
             let share = if is_alone { 0 } else { policy.user_share(now, self.leaf, *user) };
             match self.users.get_mut(known) {
                 Some(cursor) => cursor.begin_again(*user, share, *head),

@@ -1,8 +1,10 @@
-//! Budgets of the tree: what is promised counts at every queue from its leaf upwards. `promise` and `settle` are for
-//! committed changes; `try_promise` and `undo_promise` are for planning and leave no trace.
+//! Budgets of the tree: what is promised counts at every queue from its leaf upwards. `promise` and
+//! `settle` are for committed changes; `try_promise` and `undo_promise` are for planning and leave
+//! no trace.
 //!
-//! Kept apart from what is held ([`Policy::hold`]), since a promise needs an instant and a length, and lasts beyond a
-//! snapshot or a new tree only through [`Policy::restore_promise`]: the caller knows each element, the sums here do not.
+//! Kept apart from what is held ([`Policy::hold`]), since a promise needs an instant and a length,
+//! and lasts beyond a snapshot or a new tree only through [`Policy::restore_promise`]: the caller
+//! knows each element, the sums here do not.
 
 use muster_model::view::{BudgetView, UserBudgetView};
 use muster_model::{JobSpec, QueueName, Reason, Span, Time, UserName};
@@ -13,7 +15,8 @@ use crate::budget::{Account, Promise, Short};
 use crate::intern::{LeafId, UserId};
 use crate::tree::Node;
 
-/// What was taken of a window at an instant: used and promised, in thousandths of GPUs × milliseconds.
+/// What was taken of a window at an instant: used and promised, in thousandths of GPUs ×
+/// milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// By all.
@@ -37,7 +40,9 @@ impl Policy {
         if milli == 0 {
             return Ok(());
         }
-        for (node, account) in self.path(leaf).filter_map(|node| Some((node, node.account.as_ref()?))) {
+        for (node, account) in
+            self.path(leaf).filter_map(|node| Some((node, node.account.as_ref()?)))
+        {
             account.judge(user, milli, promise).map_err(|short| {
                 budget_reason(node, self.user_name(user), &short, account.refills_at(promise.from))
             })?;
@@ -57,9 +62,16 @@ impl Policy {
         self.nodes.iter().any(|node| node.account.is_some())
     }
 
-    /// The longest that `user` may hold so many thousandths of GPUs from `now` on in `leaf`; `None` is any length.
+    /// The longest that `user` may hold so many thousandths of GPUs from `now` on in `leaf`; `None`
+    /// is any length.
     #[must_use]
-    pub fn longest_promise(&self, now: Time, leaf: LeafId, user: UserId, milli: u64) -> Option<Span> {
+    pub fn longest_promise(
+        &self,
+        now: Time,
+        leaf: LeafId,
+        user: UserId,
+        milli: u64,
+    ) -> Option<Span> {
         let accounts = self.path(leaf).filter_map(|node| node.account.as_ref());
         accounts.filter_map(|account| account.longest(now, user, milli)).min()
     }

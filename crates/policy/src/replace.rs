@@ -1,5 +1,5 @@
-//! A new tree in place of the old one while jobs wait and run. Usage is kept by name; nothing that runs is touched,
-//! even if it now exceeds a quota or a limit.
+//! A new tree in place of the old one while jobs wait and run. Usage is kept by name; nothing that
+//! runs is touched, even if it now exceeds a quota or a limit.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,12 @@ use crate::tree::{Node, ROOT, TreeError};
 use crate::usage::Usage;
 
 impl Policy {
-    /// Replaces the tree at `now`. A queue keeps its usage, and a leaf its [`LeafId`], as long as there is one of the same
-    /// path. What waits and runs in a leaf that is gone moves to the default queue ([`Policy::leaf_moved`]), without the
-    /// usage that it made in the old one. A budget keeps what was used of its window, if its windows stay the same ones; what
-    /// runs must be told again with [`Policy::restore_promise`]. Must not be called between `try_hold` and `undo_hold`.
+    /// Replaces the tree at `now`. A queue keeps its usage, and a leaf its [`LeafId`], as long as
+    /// there is one of the same path. What waits and runs in a leaf that is gone moves to the
+    /// default queue ([`Policy::leaf_moved`]), without the usage that it made in the old one. A
+    /// budget keeps what was used of its window, if its windows stay the same ones; what runs must
+    /// be told again with [`Policy::restore_promise`]. Must not be called between `try_hold` and
+    /// `undo_hold`.
     ///
     /// # Errors
     /// What is wrong with the new tree; then nothing has changed.
@@ -31,7 +33,8 @@ impl Policy {
             usage.resize(count, Usage::default());
             usage.into_iter().map(Usage::stopped).collect::<Vec<_>>()
         };
-        let old: BTreeMap<&QueueName, &Node> = self.nodes.iter().map(|node| (&node.name, node)).collect();
+        let old: BTreeMap<&QueueName, &Node> =
+            self.nodes.iter().map(|node| (&node.name, node)).collect();
         for node in &mut next.nodes {
             if let Some(old) = old.get(&node.name) {
                 node.usage = settle(&old.usage);
@@ -42,10 +45,9 @@ impl Policy {
         }
         for (old, new) in self.leaves.iter().zip(&mut next.leaves) {
             if new.node.is_some() {
-                let rows = old
-                    .users
-                    .iter()
-                    .map(|(user, row)| (*user, UserRow { usage: settle(&row.usage), ..UserRow::new(count) }));
+                let rows = old.users.iter().map(|(user, row)| {
+                    (*user, UserRow { usage: settle(&row.usage), ..UserRow::new(count) })
+                });
                 new.users = rows.filter(|(_, row)| !row.is_blank()).collect();
             }
         }
@@ -70,9 +72,10 @@ impl Policy {
         Ok(())
     }
 
-    /// Where a leaf's jobs are now: itself, or the default queue once it is gone. Every call that takes a leaf
-    /// follows this by itself, but once a leaf of the old name is back, the old id means that one, while the moved jobs
-    /// stay where they are: replace kept ids after each [`Policy::replace_tree`].
+    /// Where a leaf's jobs are now: itself, or the default queue once it is gone. Every call that
+    /// takes a leaf follows this by itself, but once a leaf of the old name is back, the old id
+    /// means that one, while the moved jobs stay where they are: replace kept ids after each
+    /// [`Policy::replace_tree`].
     #[must_use]
     pub fn leaf_moved(&self, old: LeafId) -> LeafId {
         if self.leaves[old.0 as usize].node.is_some() { old } else { self.default_leaf }

@@ -1,13 +1,14 @@
 //! Fair share as a fixed-point number. It must not know who waits.
 //!
-//! `share = max over GPU models of (usage / (capacity × half-life) + held / capacity) / weight`, where usage is decayed
-//! and capacity is the cluster's. It is kept with 40 fractional bits: a thousandth of a GPU among 40,000 GPUs is
-//! 2^-25, which leaves room for weights of many thousands. Intermediate values have 128 bits and saturate, as does the
-//! result. A model without capacity counts for nothing: there is none of it to share.
+//! `share = max over GPU models of (usage / (capacity × half-life) + held / capacity) / weight`,
+//! where usage is decayed and capacity is the cluster's. It is kept with 40 fractional bits: a
+//! thousandth of a GPU among 40,000 GPUs is 2^-25, which leaves room for weights of many thousands.
+//! Intermediate values have 128 bits and saturate, as does the result. A model without capacity
+//! counts for nothing: there is none of it to share.
 //!
-//! Jobs without GPUs add nothing to a share. Among queues of equal share the one with fewer running elements per
-//! weight goes first, so that a queue of such jobs cannot starve its siblings; then the order of names. Among users
-//! of equal share the oldest entry goes first.
+//! Jobs without GPUs add nothing to a share. Among queues of equal share the one with fewer running
+//! elements per weight goes first, so that a queue of such jobs cannot starve its siblings; then
+//! the order of names. Among users of equal share the oldest entry goes first.
 
 use muster_model::Time;
 
@@ -37,7 +38,10 @@ impl Policy {
 
     /// Share of a user within a leaf, with 40 fractional bits.
     pub(crate) fn user_share(&self, now: Time, leaf: LeafId, user: UserId) -> u64 {
-        self.leaf_state(leaf).users.get(&user).map_or(0, |row| self.share(now, &row.usage, &row.held, 1))
+        self.leaf_state(leaf)
+            .users
+            .get(&user)
+            .map_or(0, |row| self.share(now, &row.usage, &row.held, 1))
     }
 
     /// What orders a queue among its siblings.
@@ -71,8 +75,10 @@ fn quotient(usage: u64, held: u64, capacity: u64, half_life_ms: u64, weight: u32
     if demand == 0 {
         return 0;
     }
-    let supply = (u128::from(capacity) * u128::from(half_life_ms)).saturating_mul(u128::from(weight));
-    u64::try_from((demand.min(u128::MAX >> FRACTION_BITS) << FRACTION_BITS) / supply).unwrap_or(u64::MAX)
+    let supply =
+        (u128::from(capacity) * u128::from(half_life_ms)).saturating_mul(u128::from(weight));
+    u64::try_from((demand.min(u128::MAX >> FRACTION_BITS) << FRACTION_BITS) / supply)
+        .unwrap_or(u64::MAX)
 }
 
 /// A share in millionths.

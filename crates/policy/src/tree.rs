@@ -1,5 +1,6 @@
-//! The configured tree, checked and flattened into an arena: parents before children, the unnamed root first.
-//! It must not hold anything that outlives a change of the tree; that is moved over in `replace`.
+//! The configured tree, checked and flattened into an arena: parents before children, the unnamed
+//! root first. It must not hold anything that outlives a change of the tree; that is moved over in
+//! `replace`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +68,9 @@ pub enum TreeError {
         queue: QueueName,
     },
     /// The children were promised more than there is for all of them.
-    #[error("the queues under `{queue}` have quotas of {children} {model} in all, but it has {nominal}")]
+    #[error(
+        "the queues under `{queue}` have quotas of {children} {model} in all, but it has {nominal}"
+    )]
     ChildrenExceedParent {
         /// The parent's path.
         queue: QueueName,
@@ -206,10 +209,13 @@ pub(crate) fn build(tree: &QueueTree, models: &mut Models) -> Result<Vec<Node>, 
         set_quotas(model, models.name(model), &mut nodes, &specs)?;
     }
     // 3. Somewhere to go for jobs that name no queue.
-    let default = nodes.iter().find(|node| node.name == tree.default_queue && node.parent.is_some());
+    let default =
+        nodes.iter().find(|node| node.name == tree.default_queue && node.parent.is_some());
     match default {
         None => Err(TreeError::NoDefault { queue: tree.default_queue.clone() }),
-        Some(node) if !node.is_leaf() => Err(TreeError::DefaultNotLeaf { queue: node.name.clone() }),
+        Some(node) if !node.is_leaf() => {
+            Err(TreeError::DefaultNotLeaf { queue: node.name.clone() })
+        }
         Some(_) => Ok(nodes),
     }
 }
@@ -239,7 +245,12 @@ fn flatten<'a>(
     Ok(())
 }
 
-fn node_of(spec: &QueueSpec, parent: usize, depth: usize, above: &QueueName) -> Result<Node, TreeError> {
+fn node_of(
+    spec: &QueueSpec,
+    parent: usize,
+    depth: usize,
+    above: &QueueName,
+) -> Result<Node, TreeError> {
     if spec.name.is_empty() || spec.name.contains('/') {
         return Err(TreeError::BadName { name: spec.name.to_string() });
     }
@@ -311,8 +322,9 @@ fn set_quotas(
             quota.is_set = true;
             quota.nominal = own;
             quota.kept = spec.lend.map_or(0, |lend| own.saturating_sub(lend.saturating_mul(MILLI)));
-            quota.ceiling =
-                spec.borrow.map_or(u64::MAX, |borrow| own.saturating_add(borrow.saturating_mul(MILLI)));
+            quota.ceiling = spec
+                .borrow
+                .map_or(u64::MAX, |borrow| own.saturating_add(borrow.saturating_mul(MILLI)));
         }
         nodes[index].quota[at] = quota;
     }

@@ -1,4 +1,5 @@
-//! Decayed GPU usage: one number per queue (or user) and GPU model, brought up to date only when its rate changes.
+//! Decayed GPU usage: one number per queue (or user) and GPU model, brought up to date only when
+//! its rate changes.
 //!
 //! Reading never writes, so usage does not depend on how often it is looked at.
 
@@ -7,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::decay;
 
-/// Usage in thousandths of GPUs × milliseconds, as of an instant, and how fast it grows since. `u64` holds more
-/// than half a million GPU-years; beyond that it saturates.
+/// Usage in thousandths of GPUs × milliseconds, as of an instant, and how fast it grows since.
+/// `u64` holds more than half a million GPU-years; beyond that it saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Usage {
     /// At `at`.

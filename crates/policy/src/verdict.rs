@@ -1,7 +1,8 @@
-//! May it be submitted, may it start: the verdicts, with the numbers that decided. Nothing here changes anything.
+//! May it be submitted, may it start: the verdicts, with the numbers that decided. Nothing here
+//! changes anything.
 //!
-//! Every queue of the path from the leaf to the root is asked, nearest first. A start is judged for running jobs, then
-//! GPUs per user, then quota; the first refusal is the answer.
+//! Every queue of the path from the leaf to the root is asked, nearest first. A start is judged for
+//! running jobs, then GPUs per user, then quota; the first refusal is the answer.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +16,9 @@ use crate::quota::{Quota, headroom};
 use crate::{Policy, tree::Node};
 
 impl Policy {
-    /// Could a job with this spec ever start in `leaf`, were it alone in the cluster? Judges time limit, priority, and
-    /// the least GPUs it needs against limits, budgets and quota. A job that may take several models is refused only if all of
-    /// them together are not enough.
+    /// Could a job with this spec ever start in `leaf`, were it alone in the cluster? Judges time
+    /// limit, priority, and the least GPUs it needs against limits, budgets and quota. A job that
+    /// may take several models is refused only if all of them together are not enough.
     ///
     /// # Errors
     /// The first thing that will never be met.
@@ -31,12 +32,18 @@ impl Policy {
         self.judge_quota_ever(leaf, &spec.groups, Some(length))
     }
 
-    /// May `user` have one more job waiting in `leaf`, beside others of theirs that were just accepted in `beside`? Every queue of the path counts its subtree; an array is one job,
-    /// since it is one entry however many elements it has, and one file of its user.
+    /// May `user` have one more job waiting in `leaf`, beside others of theirs that were just
+    /// accepted in `beside`? Every queue of the path counts its subtree; an array is one job, since
+    /// it is one entry however many elements it has, and one file of its user.
     ///
     /// # Errors
     /// The nearest queue in which as many wait as may.
-    pub fn judge_one_more(&self, leaf: LeafId, user: &UserName, beside: &[LeafId]) -> Result<(), Reason> {
+    pub fn judge_one_more(
+        &self,
+        leaf: LeafId,
+        user: &UserName,
+        beside: &[LeafId],
+    ) -> Result<(), Reason> {
         let id = self.users.find(user);
         for node in self.path(leaf) {
             let Some(limit) = node.limits.pending_jobs else { continue };
@@ -55,8 +62,8 @@ impl Policy {
         Ok(())
     }
 
-    /// May `user` start an element with `gpus` (thousandths by model) in `leaf` now, to hold them for `length`? `None` is
-    /// endless.
+    /// May `user` start an element with `gpus` (thousandths by model) in `leaf` now, to hold them
+    /// for `length`? `None` is endless.
     ///
     /// # Errors
     /// The first limit or quota that stands against it.
@@ -71,7 +78,11 @@ impl Policy {
             if let Some(limit) = node.limits.running_jobs
                 && node.running >= limit
             {
-                return Err(Reason::RunningJobs { queue: node.name.clone(), running: node.running, limit });
+                return Err(Reason::RunningJobs {
+                    queue: node.name.clone(),
+                    running: node.running,
+                    limit,
+                });
             }
         }
         self.judge_user(leaf, user, total_milli(gpus))?;
@@ -80,14 +91,18 @@ impl Policy {
             if gpus[..index].iter().any(|(seen, _)| seen == model) {
                 continue;
             }
-            let again: u64 =
-                gpus[index + 1..].iter().filter(|(other, _)| other == model).map(|(_, more)| more).sum();
+            let again: u64 = gpus[index + 1..]
+                .iter()
+                .filter(|(other, _)| other == model)
+                .map(|(_, more)| more)
+                .sum();
             self.judge_quota(leaf, *model, milli + again, length)?;
         }
         Ok(())
     }
 
-    /// May `user` hold so many thousandths of GPUs more in `leaf`? What others hold has no part in it.
+    /// May `user` hold so many thousandths of GPUs more in `leaf`? What others hold has no part in
+    /// it.
     ///
     /// # Errors
     /// The nearest queue of the path that limits its users to fewer.
@@ -95,7 +110,8 @@ impl Policy {
         self.path(leaf).try_for_each(|node| self.judge_user_in(node, user, asked_milli))
     }
 
-    /// May an element with `gpus` start in `leaf` without borrowing? What may not be taken back may not be borrowed.
+    /// May an element with `gpus` start in `leaf` without borrowing? What may not be taken back may
+    /// not be borrowed.
     ///
     /// # Errors
     /// The nearest queue of the path that would use more than its nominal quota.
@@ -119,7 +135,8 @@ impl Policy {
         Ok(())
     }
 
-    /// How long what runs in a leaf is safe from preemption by its queues' terms: as the nearest says that says anything.
+    /// How long what runs in a leaf is safe from preemption by its queues' terms: as the nearest
+    /// says that says anything.
     #[must_use]
     pub fn protection(&self, leaf: LeafId) -> Protection {
         self.path(leaf).find_map(|node| node.protect).unwrap_or_default()
@@ -176,8 +193,8 @@ impl Policy {
         Ok(())
     }
 
-    /// Refuses what does not fit even if nobody else holds anything; with a `length`, what fits only where nothing may be
-    /// held for so long.
+    /// Refuses what does not fit even if nobody else holds anything; with a `length`, what fits
+    /// only where nothing may be held for so long.
     fn judge_quota_ever(
         &self,
         leaf: LeafId,
@@ -192,10 +209,13 @@ impl Policy {
         if !self.nodes[self.node_of(leaf)].quota.iter().any(is_bounded) {
             return Ok(());
         }
-        let most: Vec<u64> = self.models.ids().map(|model| self.most_ever(leaf, model, length)).collect();
+        let most: Vec<u64> =
+            self.models.ids().map(|model| self.most_ever(leaf, model, length)).collect();
         let refusal = |model: ModelId, asked: u64| {
             let timed = length.and_then(|length| self.borrowed_ever(leaf, model, asked, length));
-            timed.unwrap_or_else(|| self.quota_reason(leaf, model, asked, most[usize::from(model.0)], |_| 0))
+            timed.unwrap_or_else(|| {
+                self.quota_reason(leaf, model, asked, most[usize::from(model.0)], |_| 0)
+            })
         };
         let mut pinned = vec![0u64; most.len()];
         for group in groups.iter().filter(|group| !group.task.gpu.is_none()) {
@@ -205,7 +225,9 @@ impl Policy {
             let Some(models) = self.accepted(&group.task.gpu) else { continue };
             let most_of = |model: &ModelId| most[usize::from(model.0)];
             let Some(widest) = models.iter().copied().max_by_key(most_of) else { continue };
-            let tasks = models.iter().fold(0u64, |sum, model| sum.saturating_add(most_of(model) / per_task));
+            let tasks = models
+                .iter()
+                .fold(0u64, |sum, model| sum.saturating_add(most_of(model) / per_task));
             if tasks < u64::from(group.min_tasks) {
                 return Err(refusal(widest, asked));
             }
@@ -221,7 +243,8 @@ impl Policy {
         Ok(())
     }
 
-    /// Models that a request accepts; `None` when one of them is not known here, so that nothing can be said.
+    /// Models that a request accepts; `None` when one of them is not known here, so that nothing
+    /// can be said.
     fn accepted(&self, request: &GpuRequest) -> Option<BTreeSet<ModelId>> {
         if request.models.is_empty() {
             return Some(self.models.ids().collect());
@@ -229,15 +252,17 @@ impl Policy {
         request.models.iter().map(|name| self.models.find(name)).collect()
     }
 
-    /// What a leaf could hold of each model for so long if nobody else held anything, where quota bounds it.
+    /// What a leaf could hold of each model for so long if nobody else held anything, where quota
+    /// bounds it.
     #[must_use]
     pub fn most_ever_of(&self, leaf: LeafId, length: Option<Span>) -> Vec<(ModelId, u64)> {
-        let most = self.models.ids().map(|model| (model, self.most_ever(leaf, model, Some(length))));
+        let most =
+            self.models.ids().map(|model| (model, self.most_ever(leaf, model, Some(length))));
         most.filter(|(_, most)| *most < u64::MAX).collect()
     }
 
-    /// What the leaf could hold if nobody else held anything, all of it for `length` where that is given; `u64::MAX` is
-    /// endless.
+    /// What the leaf could hold if nobody else held anything, all of it for `length` where that is
+    /// given; `u64::MAX` is endless.
     fn most_ever(&self, leaf: LeafId, model: ModelId, length: Option<Option<Span>>) -> u64 {
         if !self.nodes[self.node_of(leaf)].quota[usize::from(model.0)].is_bounded {
             return u64::MAX;
@@ -257,7 +282,8 @@ impl Policy {
         self.path(leaf).chain([self.root()]).map(|node| node.quota[usize::from(model.0)]).collect()
     }
 
-    /// The refusal of what is held for longer than it may be borrowed, by the first queue of the path that refuses it.
+    /// The refusal of what is held for longer than it may be borrowed, by the first queue of the
+    /// path that refuses it.
     fn borrowed_ever(
         &self,
         leaf: LeafId,
@@ -323,7 +349,8 @@ impl Policy {
 impl Node {
     /// How long it borrows a model for, when that is less than `length`.
     fn borrows_for_less_than(&self, model: ModelId, length: Option<Span>) -> Option<Span> {
-        let limit = self.limits.borrowed_time.filter(|_| self.quota[usize::from(model.0)].is_set)?;
+        let limit =
+            self.limits.borrowed_time.filter(|_| self.quota[usize::from(model.0)].is_set)?;
         length.is_none_or(|length| length > limit).then_some(limit)
     }
 }

@@ -14,17 +14,22 @@ use crate::tree::{Node, ROOT};
 use crate::verdict::gpu_milli;
 
 impl Policy {
-    /// One row per queue, parents before children, siblings in the order of the file. `waiting` counts the entries that
-    /// are enqueued; see [`Policy::queue_views_with`] for those that the engine keeps out of the queue.
+    /// One row per queue, parents before children, siblings in the order of the file. `waiting`
+    /// counts the entries that are enqueued; see [`Policy::queue_views_with`] for those that the
+    /// engine keeps out of the queue.
     #[must_use]
     pub fn queue_views(&self, now: Time) -> Vec<QueueView> {
         self.queue_views_with(now, &BTreeMap::new())
     }
 
-    /// As [`Policy::queue_views`], with so many more waiting by leaf (held, dependent, not before a time): they are
-    /// added to the leaf and to every queue above it.
+    /// As [`Policy::queue_views`], with so many more waiting by leaf (held, dependent, not before a
+    /// time): they are added to the leaf and to every queue above it.
     #[must_use]
-    pub fn queue_views_with(&self, now: Time, waiting_too: &BTreeMap<LeafId, u32>) -> Vec<QueueView> {
+    pub fn queue_views_with(
+        &self,
+        now: Time,
+        waiting_too: &BTreeMap<LeafId, u32>,
+    ) -> Vec<QueueView> {
         let mut waiting: Vec<u32> = self.nodes.iter().map(|node| node.pending).collect();
         for (leaf, count) in waiting_too {
             let mut next = Some(self.node_of(*leaf));
@@ -38,8 +43,10 @@ impl Policy {
     }
 
     fn queue_view(&self, now: Time, node: &Node, waiting: u32) -> QueueView {
-        let usage: u64 =
-            node.usage.iter().fold(0, |sum, usage| sum.saturating_add(usage.at(now, self.half_life_ms())));
+        let usage: u64 = node
+            .usage
+            .iter()
+            .fold(0, |sum, usage| sum.saturating_add(usage.at(now, self.half_life_ms())));
         let gpus = self.models.ids().filter_map(|model| {
             let at = usize::from(model.0);
             let (quota, held) = (&node.quota[at], node.held[at]);
@@ -48,7 +55,11 @@ impl Policy {
                 model: self.models.name(model).clone(),
                 nominal: quota.is_set.then(|| gpu_milli(quota.nominal)),
                 used: gpu_milli(held),
-                borrowed: gpu_milli(if quota.is_set { held.saturating_sub(quota.nominal) } else { 0 }),
+                borrowed: gpu_milli(if quota.is_set {
+                    held.saturating_sub(quota.nominal)
+                } else {
+                    0
+                }),
             })
         });
         QueueView {
@@ -70,12 +81,14 @@ impl Policy {
     #[must_use]
     pub fn decayed_usage(&self, now: Time, leaf: LeafId, user: UserId) -> u64 {
         let Some(row) = self.leaf_state(leaf).users.get(&user) else { return 0 };
-        row.usage.iter().fold(0u64, |sum, usage| sum.saturating_add(usage.at(now, self.half_life_ms())))
+        row.usage
+            .iter()
+            .fold(0u64, |sum, usage| sum.saturating_add(usage.at(now, self.half_life_ms())))
             / PER_GPU_SEC
     }
 
-    /// Decayed GPU-seconds per user and leaf, by user, then queue; users whose usage has decayed to nothing are left out
-    /// once they hold nothing.
+    /// Decayed GPU-seconds per user and leaf, by user, then queue; users whose usage has decayed to
+    /// nothing are left out once they hold nothing.
     #[must_use]
     pub fn usage_rows(&self, now: Time) -> Vec<(UserName, QueueName, u64)> {
         let mut rows: Vec<_> = Vec::new();
@@ -92,10 +105,17 @@ impl Policy {
         rows
     }
 
-    /// Place of a pending entry in its leaf, from 1, and how many wait there, if nothing started from now on. An entry
-    /// that is not enqueued is placed where it would be.
+    /// Place of a pending entry in its leaf, from 1, and how many wait there, if nothing started
+    /// from now on. An entry that is not enqueued is placed where it would be.
     #[must_use]
-    pub fn position(&self, now: Time, leaf: LeafId, user: UserId, priority: i32, seq: u64) -> (u32, u32) {
+    pub fn position(
+        &self,
+        now: Time,
+        leaf: LeafId,
+        user: UserId,
+        priority: i32,
+        seq: u64,
+    ) -> (u32, u32) {
         let levels = &self.leaf_state(leaf).levels;
         let total: u32 = levels.values().map(|level| level.count).sum();
         let mut before: u32 = levels.range(..Reverse(priority)).map(|(_, level)| level.count).sum();
@@ -104,7 +124,9 @@ impl Policy {
             for (other, entries) in &level.users {
                 before += match self.user_share(now, leaf, *other).cmp(&own) {
                     std::cmp::Ordering::Less => entries.len() as u32,
-                    std::cmp::Ordering::Equal => entries.partition_point(|(other, _)| *other < seq) as u32,
+                    std::cmp::Ordering::Equal => {
+                        entries.partition_point(|(other, _)| *other < seq) as u32
+                    }
                     std::cmp::Ordering::Greater => 0,
                 };
             }

@@ -1,4 +1,5 @@
-//! Amounts in words: counts with their noun, GPUs, device lists, ordinals, percentages. Integers only.
+//! Amounts in words: counts with their noun, GPUs, device lists, ordinals, percentages. Integers
+//! only.
 
 use muster_model::GpuMilli;
 use muster_model::node::GpuModel;
@@ -133,9 +134,15 @@ mod tests {
 
     #[test]
     fn ordinals_and_ranges() {
-        for (n, text) in
-            [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (112, "112th"), (21, "21st")]
-        {
+        for (n, text) in [
+            (1, "1st"),
+            (2, "2nd"),
+            (3, "3rd"),
+            (4, "4th"),
+            (11, "11th"),
+            (112, "112th"),
+            (21, "21st"),
+        ] {
             assert_eq!(ordinal(n), text);
         }
         for (numbers, text) in [

@@ -1,9 +1,11 @@
-//! The answer of a check: what is wrong with evidence and cure, then how much was right or not tested, then the next step. It judges
-//! nothing.
+//! The answer of a check: what is wrong with evidence and cure, then how much was right or not
+//! tested, then the next step. It judges nothing.
 
 use std::fmt::Write as _;
 
-use muster_model::check::{CheckFinding, CheckOutcome, CheckPlace, CheckReport, ProbeOutcome, Severity};
+use muster_model::check::{
+    CheckFinding, CheckOutcome, CheckPlace, CheckReport, ProbeOutcome, Severity,
+};
 
 use crate::amount::count;
 use crate::style::{Ink, Style, clean, wrap};
@@ -41,7 +43,8 @@ pub fn check(report: &CheckReport, all: bool, style: &Style) -> String {
             ProbeOutcome::Failed => ("failed", Ink::Bad),
             ProbeOutcome::NotTested => ("not tested", Ink::Waiting),
         };
-        let _ = writeln!(text, "{}  {}: {}", style.paint(ink, word), probe.probe, clean(&probe.says));
+        let _ =
+            writeln!(text, "{}  {}: {}", style.paint(ink, word), probe.probe, clean(&probe.says));
     }
 
     // 4. The rest, and what to do next.
@@ -69,7 +72,8 @@ fn summary(report: &CheckReport, new: &[&CheckFinding]) -> String {
         ids.len()
     };
     let mut text = format!("{}: ", report.subject);
-    let disproved = report.probes.iter().filter(|probe| probe.outcome == ProbeOutcome::Failed).count();
+    let disproved =
+        report.probes.iter().filter(|probe| probe.outcome == ProbeOutcome::Failed).count();
     if disproved > 0 {
         let _ = write!(text, "{} failed, ", count(disproved as u64, "probe"));
     }
@@ -81,13 +85,15 @@ fn summary(report: &CheckReport, new: &[&CheckFinding]) -> String {
             .filter(|severity| rules(Some(*severity)) > 0)
             .map(|severity| format!("{} {}", rules(Some(severity)), severity.name()))
             .collect();
-        let _ = write!(text, "{} failed ({})", count(rules(None) as u64, "rule"), of_each.join(", "));
+        let _ =
+            write!(text, "{} failed ({})", count(rules(None) as u64, "rule"), of_each.join(", "));
     }
     let known = report.findings.len() - new.len();
     if known > 0 {
         let _ = write!(text, ", {} in the baseline", count(known as u64, "finding"));
     }
-    let _ = writeln!(text, ", {} passed, {} not tested", report.passed.len(), report.not_tested.len());
+    let _ =
+        writeln!(text, ", {} passed, {} not tested", report.passed.len(), report.not_tested.len());
     text
 }
 
@@ -101,9 +107,11 @@ fn rule(text: &mut String, findings: &[&CheckFinding], style: &Style) {
     };
     let word = style.paint(ink, first.severity.name());
     let pad = " ".repeat(8 - first.severity.name().len());
-    let _ = writeln!(text, "{word}{pad}{}  [{}]", style.paint(Ink::Strong, first.title), first.rule);
+    let _ =
+        writeln!(text, "{word}{pad}{}  [{}]", style.paint(Ink::Strong, first.title), first.rule);
     for finding in findings.iter().take(LISTED) {
-        let place = finding.place.as_ref().map_or(String::new(), |place| format!(" ({})", written(place)));
+        let place =
+            finding.place.as_ref().map_or(String::new(), |place| format!(" ({})", written(place)));
         row(text, "found", &format!("{}{place}", clean(&finding.evidence)), style);
     }
     if findings.len() > LISTED {
@@ -142,7 +150,9 @@ fn outcomes(text: &mut String, heading: &str, outcomes: &[CheckOutcome]) {
 
 fn next(report: &CheckReport, new: &[&CheckFinding], all: bool) -> Option<String> {
     match new.first() {
-        Some(_) => Some("muster check slurm --write-baseline FILE keeps those that are accepted".to_owned()),
+        Some(_) => Some(
+            "muster check slurm --write-baseline FILE keeps those that are accepted".to_owned(),
+        ),
         None if !all && !report.not_tested.is_empty() => {
             Some("muster check slurm --all says what the rest needs to be tested".to_owned())
         }
@@ -156,13 +166,19 @@ mod tests {
 
     use super::*;
 
-    fn finding(rule: &'static str, severity: Severity, evidence: &str, line: Option<u32>) -> CheckFinding {
+    fn finding(
+        rule: &'static str,
+        severity: Severity,
+        evidence: &str,
+        line: Option<u32>,
+    ) -> CheckFinding {
         CheckFinding {
             rule,
             severity,
             title: "small jobs wait",
             evidence: evidence.to_owned(),
-            place: line.map(|line| CheckPlace { source: "slurm.conf".to_owned(), line: Some(line) }),
+            place: line
+                .map(|line| CheckPlace { source: "slurm.conf".to_owned(), line: Some(line) }),
             meaning: "what is behind the first job waits, too",
             cure: "SchedulerType=sched/backfill",
             page: "slurm.conf(5), SchedulerType".to_owned(),
@@ -176,8 +192,10 @@ mod tests {
         let outcome = |rule, says: &str| CheckOutcome { rule, says: says.to_owned() };
         let mut findings =
             vec![finding("no-backfill", Severity::High, "SchedulerType=sched/builtin", Some(3))];
-        findings
-            .extend((1..=7).map(|n| finding("no-max-time", Severity::Low, &format!("partition p{n}"), None)));
+        findings.extend(
+            (1..=7)
+                .map(|n| finding("no-max-time", Severity::Low, &format!("partition p{n}"), None)),
+        );
         let known = CheckFinding { known: true, ..finding("other", Severity::Low, "x", None) };
         findings.push(known);
         CheckReport {
@@ -203,13 +221,15 @@ mod tests {
 
     #[test]
     fn a_failed_probe_is_in_the_sum() {
-        let probe = |probe, outcome, says: &str| CheckProbe { probe, outcome, says: says.to_owned() };
+        let probe =
+            |probe, outcome, says: &str| CheckProbe { probe, outcome, says: says.to_owned() };
         let probes = vec![
             probe("one", ProbeOutcome::Failed, "2 files"),
             probe("two", ProbeOutcome::NotTested, "room"),
             probe("three", ProbeOutcome::Passed, "one leaf"),
         ];
-        let report = CheckReport { findings: Vec::new(), not_tested: Vec::new(), probes, ..report() };
+        let report =
+            CheckReport { findings: Vec::new(), not_tested: Vec::new(), probes, ..report() };
         insta::assert_snapshot!(check(&report, false, &Style::plain()));
     }
 
@@ -217,7 +237,9 @@ mod tests {
     fn rows_fit_a_narrow_terminal() {
         let text = check(&report(), false, &Style::plain().with_width(60));
         assert!(
-            text.lines().filter(|line| line.starts_with(' ')).all(|line| line.chars().count() <= 60),
+            text.lines()
+                .filter(|line| line.starts_with(' '))
+                .all(|line| line.chars().count() <= 60),
             "{text}"
         );
     }

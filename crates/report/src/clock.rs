@@ -5,8 +5,8 @@ use muster_model::{Span, Time};
 
 use crate::style::Style;
 
-/// `12:00:20` on the day of `now`, `Nov 21 12:00` within half a year of it, `2027-11-21 12:00` otherwise; `never`
-/// for what no calendar holds.
+/// `12:00:20` on the day of `now`, `Nov 21 12:00` within half a year of it, `2027-11-21 12:00`
+/// otherwise; `never` for what no calendar holds.
 #[must_use]
 pub fn time(at: Time, now: Time, style: &Style) -> String {
     let (Some(at), Some(now)) = (zoned(at, style), zoned(now, style)) else {

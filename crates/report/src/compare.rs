@@ -1,5 +1,5 @@
-//! Two control planes side by side: `muster compare`. What matters for the facts is written out, the rest is one line each;
-//! without facts everything is written out.
+//! Two control planes side by side: `muster compare`. What matters for the facts is written out,
+//! the rest is one line each; without facts everything is written out.
 
 use muster_model::advice::{
     Cell, Changes, Compared, Comparison, Facts, Fare, Plane, Role, Standing, Value, Verdict,
@@ -33,7 +33,8 @@ pub enum Detail {
 pub fn compare(comparison: &Comparison, detail: Detail, style: &Style) -> String {
     let columns = Columns::of(comparison, style);
     let [left, right] = comparison.planes;
-    let mut text = heading(&format!("{left} and {right}{}", for_facts(comparison.facts.as_ref())), style);
+    let mut text =
+        heading(&format!("{left} and {right}{}", for_facts(comparison.facts.as_ref())), style);
 
     // 1. In full: what matters, or everything.
     let weighed = comparison.facts.is_some();
@@ -41,7 +42,13 @@ pub fn compare(comparison: &Comparison, detail: Detail, style: &Style) -> String
         comparison.dimensions.iter().partition(|row| weighed && !row.matters_for.is_empty());
     let full_rest = !weighed || detail == Detail::All;
     if weighed {
-        text.push_str(&section(matters_title(matter.len()), &matter, comparison.planes, &columns, style));
+        text.push_str(&section(
+            matters_title(matter.len()),
+            &matter,
+            comparison.planes,
+            &columns,
+            style,
+        ));
     }
 
     // 2. The rest.
@@ -60,8 +67,7 @@ pub fn compare(comparison: &Comparison, detail: Detail, style: &Style) -> String
         None => text.push_str(&tally(comparison, style)),
     }
     if comparison.planes.contains(&Plane::Ray) {
-        let note =
-            "ray stands here by itself; nodes, quota and topology come from its host: compare the host, too";
+        let note = "ray stands here by itself; nodes, quota and topology come from its host: compare the host, too";
         text.push_str(&paragraph(&[("", note.to_owned())], style));
     }
     text
@@ -129,7 +135,13 @@ impl Line {
     }
 }
 
-fn section(title: &str, rows: &[&Compared], planes: [Plane; 2], columns: &Columns, style: &Style) -> String {
+fn section(
+    title: &str,
+    rows: &[&Compared],
+    planes: [Plane; 2],
+    columns: &Columns,
+    style: &Style,
+) -> String {
     let names = planes.map(|plane| vec![named(plane, style)]);
     let mut text = String::new();
     if !title.is_empty() {
@@ -208,7 +220,9 @@ fn led(word: &str, standing: Standing, text: &str, width: usize, style: &Style) 
     let lead = format!("{word}:");
     let wrapped = wrap(&format!("{lead} {text}"), width);
     let painted = |line: &String| match line.strip_prefix(lead.as_str()) {
-        Some(rest) => Line { text: style.paint(ink(standing), &lead) + rest, width: line.chars().count() },
+        Some(rest) => {
+            Line { text: style.paint(ink(standing), &lead) + rest, width: line.chars().count() }
+        }
         None => Line::new(line, Ink::Plain, style),
     };
     wrapped.iter().map(painted).collect()
@@ -269,7 +283,8 @@ fn short(rows: &[&Compared], planes: [Plane; 2], style: &Style) -> String {
     let taken: usize = headings.iter().map(|heading| heading.len().max(NAME) + GAP).sum();
     let room = width(style) - GAP - taken;
     for row in rows {
-        let standing = |cell: &Cell| Field::inked(cell.standing_today().name(), ink(cell.standing_today()));
+        let standing =
+            |cell: &Cell| Field::inked(cell.standing_today().name(), ink(cell.standing_today()));
         table.row(vec![
             Field::from(shorten(row.title, room)),
             standing(&row.cells[0]),
@@ -331,7 +346,9 @@ fn fares_how(fare: &Fare, matter: usize) -> String {
     };
     let otherwise = match (fare.role, fare.plane) {
         (Role::Chosen, _) => String::new(),
-        (_, Plane::None) => "; one workload never leads to it, a site may: muster advise --site".to_owned(),
+        (_, Plane::None) => {
+            "; one workload never leads to it, a site may: muster advise --site".to_owned()
+        }
         _ if fare.chosen_if.0.is_empty() => String::new(),
         _ => format!("; chosen if {}", changes(&fare.chosen_if)),
     };
@@ -339,7 +356,8 @@ fn fares_how(fare: &Fare, matter: usize) -> String {
 }
 
 fn changes(changes: &Changes) -> String {
-    let each: Vec<String> = changes.0.iter().map(|(fact, value)| format!("{fact} is {value}")).collect();
+    let each: Vec<String> =
+        changes.0.iter().map(|(fact, value)| format!("{fact} is {value}")).collect();
     each.join(" and ")
 }
 
@@ -399,9 +417,18 @@ mod tests {
         };
         let given = if facts { vec![Fact::Nodes] } else { Vec::new() };
         let verdict = facts.then(|| Verdict {
-            advice: Label { primary: Plane::Slurm, addon: "topology.conf".to_owned(), hybrid: None },
+            advice: Label {
+                primary: Plane::Slurm,
+                addon: "topology.conf".to_owned(),
+                hybrid: None,
+            },
             fares: [
-                Fare { plane: Plane::Slurm, ahead_in: 1, role: Role::Chosen, chosen_if: Changes::default() },
+                Fare {
+                    plane: Plane::Slurm,
+                    ahead_in: 1,
+                    role: Role::Chosen,
+                    chosen_if: Changes::default(),
+                },
                 Fare {
                     plane: Plane::Kubernetes,
                     ahead_in: 0,
@@ -449,7 +476,9 @@ mod tests {
     #[test]
     fn it_fits_its_width() {
         for width in [40, 60, 80, 100, 200] {
-            for (facts, detail) in [(true, Detail::Matters), (true, Detail::All), (false, Detail::Matters)] {
+            for (facts, detail) in
+                [(true, Detail::Matters), (true, Detail::All), (false, Detail::Matters)]
+            {
                 let text = compare(&sample(facts), detail, &Style::plain().with_width(width));
                 let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
                 assert!(widest <= width.min(WIDTH), "{widest} columns of {width}:\n{text}");

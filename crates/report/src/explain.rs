@@ -62,7 +62,9 @@ fn heading(explanation: &Explanation, style: &Style) -> String {
     let state = style.paint(Ink::of(explanation.state), explanation.state.word());
     match (explanation.state, explanation.reasons.is_empty()) {
         (State::Held, _) => format!("{name} is {state}\n"),
-        (State::Pending, true) => format!("{name} is {state}: it starts with the next planning pass\n"),
+        (State::Pending, true) => {
+            format!("{name} is {state}: it starts with the next planning pass\n")
+        }
         (_, false) => format!("{name} is {state}: {}\n", words(explanation)),
         (_, true) => format!("{name} is {state}; it does not wait\n"),
     }
@@ -125,7 +127,9 @@ fn patience_line(patience: &PatienceView, now: Time, style: &Style) -> Line {
     let text = match (patience.keeps_from > now, patience.is_kept) {
         (true, _) => {
             let from = clock::time(patience.keeps_from, now, style);
-            format!("has been first for {for_long}; from {from} on it keeps every GPU that becomes free")
+            format!(
+                "has been first for {for_long}; from {from} on it keeps every GPU that becomes free"
+            )
         }
         (false, true) => {
             format!(
@@ -134,13 +138,16 @@ fn patience_line(patience: &PatienceView, now: Time, style: &Style) -> Line {
             )
         }
         (false, false) => {
-            format!("has been first for {for_long}; nothing is kept, since it cannot become whole now")
+            format!(
+                "has been first for {for_long}; nothing is kept, since it cannot become whole now"
+            )
         }
     };
     Line::new("patience", text)
 }
 
-/// `3 of 8; left (1) holds 5 until 12:00:20 (its time limit), sweep (3) holds 2 without a time limit`.
+/// `3 of 8; left (1) holds 5 until 12:00:20 (its time limit), sweep (3) holds 2 without a time
+/// limit`.
 fn with_holders(free: String, holders: &[Holder], now: Time, style: &Style) -> String {
     let mut words: Vec<String> = holders
         .iter()
@@ -166,7 +173,8 @@ fn with_holders(free: String, holders: &[Holder], now: Time, style: &Style) -> S
     if words.is_empty() { free } else { format!("{free}; {}", words.join(", ")) }
 }
 
-/// Its own terms keep it out of the order: it has no place there, and nobody has asked about its quota.
+/// Its own terms keep it out of the order: it has no place there, and nobody has asked about its
+/// quota.
 fn is_outside(reason: &Reason) -> bool {
     matches!(
         reason,
@@ -227,11 +235,17 @@ fn starts(explanation: &Explanation, now: Time, style: &Style) -> Option<Line> {
     match explanation.eta {
         Some(Eta { start, reserved: true }) => Some(Line::new(
             "starts",
-            format!("{} at the latest, reserved; backfill cannot delay it", clock::time(start, now, style)),
+            format!(
+                "{} at the latest, reserved; backfill cannot delay it",
+                clock::time(start, now, style)
+            ),
         )),
         Some(Eta { start, reserved: false }) => Some(Line::new(
             "starts",
-            format!("{} at the latest, unless a job that goes first comes", clock::time(start, now, style)),
+            format!(
+                "{} at the latest, unless a job that goes first comes",
+                clock::time(start, now, style)
+            ),
         )),
         None if waits_for_room => Some(Line::new(
             "starts",
@@ -251,7 +265,9 @@ fn change_words(change: &Change) -> (String, String) {
             (format!("with gpus-per-task: {gpus}"), format!("--gpus-per-task {gpus}"))
         }
         Change::Nodes { nodes } => (format!("with nodes: {nodes}"), format!("--nodes {nodes}")),
-        Change::Share { share, per_node: true } => (format!("with gpus: {share}"), format!("--gpus {share}")),
+        Change::Share { share, per_node: true } => {
+            (format!("with gpus: {share}"), format!("--gpus {share}"))
+        }
         Change::Share { share, per_node: false } => {
             (format!("with gpus-per-task: {share}"), format!("--gpus-per-task {share}"))
         }
@@ -568,8 +584,13 @@ mod tests {
             Change::Model { model: "a100".into() },
             Change::Queue { queue: "research/vision".into() },
         ];
-        let explanation =
-            Explanation { sooner, reasons: Vec::new(), position: None, eta: None, ..sample::explanation() };
+        let explanation = Explanation {
+            sooner,
+            reasons: Vec::new(),
+            position: None,
+            eta: None,
+            ..sample::explanation()
+        };
         insta::assert_snapshot!(explain(&explanation, NOON, &Style::plain()), @r"
         right is pending: it starts with the next planning pass
           sooner     with tasks: 3 it would start now                muster run … --tasks 3
@@ -585,7 +606,10 @@ mod tests {
         let mut explanation = sample::explanation();
         insta::assert_snapshot!(dry_run(&explanation, NOON, &Style::plain()).lines().next().unwrap(), @"right would wait: capacity");
         explanation.reasons.clear();
-        assert_eq!(dry_run(&explanation, NOON, &Style::plain()), "right would start now in default\n");
+        assert_eq!(
+            dry_run(&explanation, NOON, &Style::plain()),
+            "right would start now in default\n"
+        );
         explanation.state = State::Running;
         let text = explain(
             &Explanation { position: None, eta: None, sooner: Vec::new(), ..explanation },
@@ -594,7 +618,8 @@ mod tests {
         );
         assert_eq!(text, "right is running; it does not wait\n");
         // What failed before it ran has its reason.
-        let failed = Explanation { state: State::Failed, sooner: Vec::new(), ..sample::explanation() };
+        let failed =
+            Explanation { state: State::Failed, sooner: Vec::new(), ..sample::explanation() };
         let text = explain(&failed, NOON, &Style::plain());
         assert!(text.starts_with("right is failed: capacity\n"), "{text}");
     }
@@ -605,7 +630,10 @@ mod tests {
             eta: Some(Eta { start: NOON + muster_model::Span::from_secs(20), reserved: false }),
             ..sample::explanation()
         };
-        assert!(explain(&unreserved, NOON, &Style::plain()).contains("unless a job that goes first comes"));
+        assert!(
+            explain(&unreserved, NOON, &Style::plain())
+                .contains("unless a job that goes first comes")
+        );
         let unknown = Explanation { eta: None, ..sample::explanation() };
         assert!(
             explain(&unknown, NOON, &Style::plain())

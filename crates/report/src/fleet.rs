@@ -1,5 +1,5 @@
-//! What control planes made of a trace on a fleet: `muster simulate` with a cluster. Numbers are made in `sim`; `findings.rs`
-//! says what they mean, for the terminal and the page alike.
+//! What control planes made of a trace on a fleet: `muster simulate` with a cluster. Numbers are
+//! made in `sim`; `findings.rs` says what they mean, for the terminal and the page alike.
 
 mod caveat;
 pub(crate) mod findings;
@@ -49,8 +49,10 @@ fn wrapped(sentence: &str, width: usize) -> String {
 
 /// What arrives where, and what is left out of it.
 fn head(comparison: &FleetComparison) -> Vec<String> {
-    let FleetComparison { trace, cluster, queues, nodes, size, jobs, strangers, seeds, .. } = comparison;
-    let queues = queues.as_ref().map_or(String::new(), |queues| format!(", queues of {}", clean(queues)));
+    let FleetComparison { trace, cluster, queues, nodes, size, jobs, strangers, seeds, .. } =
+        comparison;
+    let queues =
+        queues.as_ref().map_or(String::new(), |queues| format!(", queues of {}", clean(queues)));
     let mut lines = vec![format!(
         "{} of {} on {} ({}, {} {}s){queues}",
         grouped_count(*jobs, "job"),

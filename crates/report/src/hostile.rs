@@ -1,5 +1,6 @@
-//! No text of users reaches a terminal with characters that change how other text is shown: every string of every view is replaced by
-//! such characters, one at a time, and everything that is made of the view is looked through.
+//! No text of users reaches a terminal with characters that change how other text is shown: every
+//! string of every view is replaced by such characters, one at a time, and everything that is made
+//! of the view is looked through.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -44,7 +45,8 @@ fn strings(value: &Value, path: &mut String, paths: &mut Vec<String>) {
     }
 }
 
-/// Fails when the text holds an unsafe character. Returns whether it shows what was replaced at all.
+/// Fails when the text holds an unsafe character. Returns whether it shows what was replaced at
+/// all.
 #[track_caller]
 fn shows(text: &str) -> bool {
     let found: Vec<char> = text.chars().filter(|c| is_unsafe(*c) && *c != '\n').collect();
@@ -61,7 +63,8 @@ fn jobs() {
         for rows in variants(&rows) {
             let others = ps::Others::of(&rows, &[]);
             for style in [Style::plain(), Style::plain().with_width(60)] {
-                let lines: String = rows.iter().map(|row| ps::line(row, &others, after(6), &style)).collect();
+                let lines: String =
+                    rows.iter().map(|row| ps::line(row, &others, after(6), &style)).collect();
                 shown += usize::from(shows(&(ps::jobs(&rows, &[], after(6), &style) + &lines)));
             }
             shows(&watch::summary(&rows));

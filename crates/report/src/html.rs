@@ -1,6 +1,7 @@
-//! What control planes made of a trace on a fleet, as one page that needs nothing else: no network, no font, no script from
-//! elsewhere. Style and scripts stand in files of their own under `html/`; here they are put together with the data, which is
-//! JSON, and which the scripts write as text only. Nothing here says what figures mean (`fleet/findings.rs`).
+//! What control planes made of a trace on a fleet, as one page that needs nothing else: no network,
+//! no font, no script from elsewhere. Style and scripts stand in files of their own under `html/`;
+//! here they are put together with the data, which is JSON, and which the scripts write as text
+//! only. Nothing here says what figures mean (`fleet/findings.rs`).
 
 mod data;
 
@@ -38,7 +39,8 @@ pub fn page(comparison: &FleetComparison, gantts: &[Gantt]) -> String {
     // Each part goes behind the one before, so that no part is searched for the marks of others.
     let (mut page, mut rest) = (String::new(), SKELETON);
     for (mark, part) in parts {
-        let (before, after) = rest.split_once(mark).expect("the skeleton has every mark, in this order");
+        let (before, after) =
+            rest.split_once(mark).expect("the skeleton has every mark, in this order");
         page.push_str(before);
         page.push_str(&part);
         rest = after;

@@ -1,5 +1,5 @@
-//! The answer of an import for people: what did not become the same, what the script starts, and what is wrong with it. The job file
-//! itself is not part of it. It judges nothing.
+//! The answer of an import for people: what did not become the same, what the script starts, and
+//! what is wrong with it. The job file itself is not part of it. It judges nothing.
 
 use std::fmt::Write as _;
 
@@ -46,7 +46,12 @@ pub fn import(report: &ImportReport, style: &Style) -> String {
 }
 
 fn option(text: &mut String, word: &str, one: &ImportedOption, style: &Style) {
-    row(text, word, &format!("line {}: {}: {}", one.line, clean(&one.written), clean(&one.says)), style);
+    row(
+        text,
+        word,
+        &format!("line {}: {}: {}", one.line, clean(&one.written), clean(&one.says)),
+        style,
+    );
 }
 
 /// `line 9: srun torchrun: 16 × 8 = 128 processes`.
@@ -69,7 +74,13 @@ fn amount(processes: u64) -> String {
     if processes == 1 { "1 process".to_owned() } else { format!("{processes} processes") }
 }
 
-fn found(text: &mut String, finding: &ImportFinding, again: bool, report: &ImportReport, style: &Style) {
+fn found(
+    text: &mut String,
+    finding: &ImportFinding,
+    again: bool,
+    report: &ImportReport,
+    style: &Style,
+) {
     if !again {
         let ink = match finding.severity {
             Severity::High => Ink::Bad,
@@ -86,7 +97,8 @@ fn found(text: &mut String, finding: &ImportFinding, again: bool, report: &Impor
             finding.rule
         );
     }
-    let place = finding.line.map_or(String::new(), |line| format!(" ({}:{line})", clean(&report.script)));
+    let place =
+        finding.line.map_or(String::new(), |line| format!(" ({}:{line})", clean(&report.script)));
     row(text, "found", &format!("{}{place}", clean(&finding.evidence)), style);
     let is_last = report.findings.iter().rfind(|other| other.rule == finding.rule) == Some(finding);
     if is_last {

@@ -1,5 +1,6 @@
-//! Views in, text out: tables, explanations, timelines. Pure: terminal width, colour and time zone come in through
-//! [`Style`]; nothing here may read a clock, an environment variable or a file, or know where its text goes.
+//! Views in, text out: tables, explanations, timelines. Pure: terminal width, colour and time zone
+//! come in through [`Style`]; nothing here may read a clock, an environment variable or a file, or
+//! know where its text goes.
 //!
 //! Every function returns text whose lines end in `\n`, without tabs and without trailing blanks.
 

@@ -1,5 +1,5 @@
-//! What a queue's limits, quota and budgets refuse, as sentences. Which of them applies, and when it is refilled, is in the
-//! reason; nothing is worked out here but what is left.
+//! What a queue's limits, quota and budgets refuse, as sentences. Which of them applies, and when
+//! it is refilled, is in the reason; nothing is worked out here but what is left.
 
 use muster_model::{GpuMilli, Reason, Span, Time};
 
@@ -63,12 +63,15 @@ pub(crate) fn lines(reason: &Reason, now: Time, style: &Style) -> Vec<Line> {
 
 /// How long something is held; limit and grace together.
 pub(crate) fn lasts(length: Option<Span>) -> String {
-    length.map_or("has no time limit".to_owned(), |length| format!("can last {length}, grace included"))
+    length.map_or("has no time limit".to_owned(), |length| {
+        format!("can last {length}, grace included")
+    })
 }
 
 /// `research has 12.0 of 5000.0 GPU-hours left, asks for 64.0; refilled at Dec 01 00:00`.
 pub(crate) fn short_budget(reason: &Reason, now: Time, style: &Style) -> String {
-    let Reason::Budget { asked_gpu_secs: asked, budget_gpu_secs: budget, refills_at, .. } = reason else {
+    let Reason::Budget { asked_gpu_secs: asked, budget_gpu_secs: budget, refills_at, .. } = reason
+    else {
         return String::new();
     };
     let (whose, all, asks) = (holder(reason), hours(*budget), hours_up(*asked));
@@ -100,8 +103,12 @@ fn budget_lines(reason: &Reason, now: Time, style: &Style) -> Vec<Line> {
     let (left, used, promised) = (hours(left(reason)), hours(*used), hours(*promised));
     let at = clock::time(*refills_at, now, style);
     vec![
-        Line::new("budget", format!("{whose} has {left} of {all} GPU-hours left")).with("muster queues"),
-        Line::new("", format!("this can take {asks}; {used} are used, {promised} promised to what runs")),
+        Line::new("budget", format!("{whose} has {left} of {all} GPU-hours left"))
+            .with("muster queues"),
+        Line::new(
+            "",
+            format!("this can take {asks}; {used} are used, {promised} promised to what runs"),
+        ),
         Line::new("", format!("it is refilled at {at}")),
     ]
 }
@@ -135,7 +142,8 @@ fn shorter_or_within(asked: GpuMilli, nominal: GpuMilli) -> String {
     format!("with a shorter time limit it could start{within}")
 }
 
-/// What a queue could borrow beyond the thousandths that it has borrowed, or how much of its own is lent.
+/// What a queue could borrow beyond the thousandths that it has borrowed, or how much of its own is
+/// lent.
 fn quota_margin(borrowable: GpuMilli, borrowed: u32, lent: GpuMilli) -> String {
     match (borrowable.0.saturating_sub(borrowed), borrowed, lent.0) {
         (0, 0, 0) => "nothing can be borrowed now".to_owned(),

@@ -1,5 +1,5 @@
-//! The cost of a table grows with its rows and not with their square: counted in characters that are measured, for every list that has
-//! a row for each job, node, queue, user or reservation.
+//! The cost of a table grows with its rows and not with their square: counted in characters that
+//! are measured, for every list that has a row for each job, node, queue, user or reservation.
 
 use std::cell::Cell;
 
@@ -39,7 +39,8 @@ fn job_rows(rows: u64) -> (Vec<JobView>, Vec<Planned>) {
         for element in &mut job.elements {
             element.element.job.0 = number;
             element.backfilled = true;
-            // As many different ends as jobs, and most estimated starts at an end that is not there.
+            // As many different ends as jobs, and most estimated starts at an end that is not
+            // there.
             element.ends_by = (job.state == State::Running).then(|| after(1000 + number));
         }
         job.eta = job.eta.map(|_| after(1000 + 2 * number));
@@ -130,7 +131,9 @@ const LISTS: &[(&str, List)] = &[
         watch::frame(&jobs, &gantt, Some(50), style)
     }),
     ("nodes", |rows, style| nodes::nodes(&(0..rows).map(node).collect::<Vec<_>>(), NOON, style)),
-    ("queues", |rows, style| queues::queues(&(0..rows).map(queue).collect::<Vec<_>>(), NOON, style)),
+    ("queues", |rows, style| {
+        queues::queues(&(0..rows).map(queue).collect::<Vec<_>>(), NOON, style)
+    }),
     ("usage", |rows, style| {
         let row = |number: u64| UsageView {
             user: format!("user-{number:06}").as_str().into(),
@@ -141,7 +144,9 @@ const LISTS: &[(&str, List)] = &[
         };
         usage::usage(&(0..rows).map(row).collect::<Vec<_>>(), style)
     }),
-    ("windows", |rows, style| windows::windows(&(0..rows).map(window).collect::<Vec<_>>(), NOON, style)),
+    ("windows", |rows, style| {
+        windows::windows(&(0..rows).map(window).collect::<Vec<_>>(), NOON, style)
+    }),
 ];
 
 #[test]
@@ -177,7 +182,8 @@ fn what_ends_and_what_starts_is_the_first_of_the_others() {
             assert_eq!(others.that_ends(at, job.job), jobs.iter().find(ends).map(|row| row.job));
         }
         for from in (0..30).map(|step| after(999_990 + 15 * step)) {
-            let later = planned.iter().filter(|plan| plan.element.job != job.job && plan.start >= from);
+            let later =
+                planned.iter().filter(|plan| plan.element.job != job.job && plan.start >= from);
             let first = later.min_by_key(|plan| plan.start).map(|plan| plan.element);
             assert_eq!(others.that_starts(from, job.job).map(|plan| plan.element), first);
         }

@@ -12,7 +12,8 @@ use crate::style::{Ink, Style, clean};
 use crate::table::{Align, Cell, Table};
 use crate::windows;
 
-/// With at most this many devices in all, each gets a row of its own: what fits a screen beside the nodes.
+/// With at most this many devices in all, each gets a row of its own: what fits a screen beside the
+/// nodes.
 const DEVICES_LISTED: usize = 16;
 
 /// Nodes, and their devices where they are few.
@@ -68,7 +69,11 @@ fn devices(rows: &[NodeView], now: Time, style: &Style) -> String {
                 Cell::from(if rows.len() > 1 { node.name.as_str() } else { "" }),
                 Cell::from(device.index.to_string()),
                 Cell::from(model(device)),
-                Cell::from(if device.memory.0 > 0 { device.memory.to_string() } else { String::new() }),
+                Cell::from(if device.memory.0 > 0 {
+                    device.memory.to_string()
+                } else {
+                    String::new()
+                }),
                 Cell::from(device.used.to_string()),
                 holder(device, now, style),
             ]);
@@ -95,10 +100,13 @@ fn holder(device: &DeviceView, now: Time, style: &Style) -> Cell {
 
 /// True while jobs hold something of a node.
 fn is_held(node: &NodeView) -> bool {
-    node.cpus_used.0 > 0 || node.memory_used.0 > 0 || node.devices.iter().any(|device| device.used.0 > 0)
+    node.cpus_used.0 > 0
+        || node.memory_used.0 > 0
+        || node.devices.iter().any(|device| device.used.0 > 0)
 }
 
-/// What is drained: `since 12:00:00 by ann: bad fan`, `GPUs 3,5 from 18:00:00`; and what is reserved.
+/// What is drained: `since 12:00:00 by ann: bad fan`, `GPUs 3,5 from 18:00:00`; and what is
+/// reserved.
 fn note(node: &NodeView, now: Time, style: &Style) -> String {
     let mut notes = Vec::new();
     match (&node.drain, &node.drained) {
@@ -168,7 +176,8 @@ fn models(devices: &[DeviceView]) -> String {
     for device in devices {
         *counts.entry(model(device)).or_default() += 1;
     }
-    let words: Vec<String> = counts.into_iter().map(|(model, count)| format!("{count} {model}")).collect();
+    let words: Vec<String> =
+        counts.into_iter().map(|(model, count)| format!("{count} {model}")).collect();
     if words.is_empty() { "none".to_owned() } else { words.join(" + ") }
 }
 
@@ -242,7 +251,12 @@ mod tests {
     #[test]
     fn many_nodes_stay_one_row_each() {
         let mut rows: Vec<NodeView> = (0..3)
-            .map(|n| node(&format!("node{n}"), (0..8).map(|index| device(index, "h100", false)).collect()))
+            .map(|n| {
+                node(
+                    &format!("node{n}"),
+                    (0..8).map(|index| device(index, "h100", false)).collect(),
+                )
+            })
             .collect();
         rows[1].drained = Some("bad link".to_owned());
         rows[2].up = false;

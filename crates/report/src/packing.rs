@@ -1,4 +1,5 @@
-//! How full a cluster gets under each placement policy: `muster simulate --no-departures`. Numbers are made in `sim`.
+//! How full a cluster gets under each placement policy: `muster simulate --no-departures`. Numbers
+//! are made in `sim`.
 
 use muster_model::simulation::{PackingComparison, PackingFigures};
 
@@ -6,7 +7,8 @@ use crate::amount::count;
 use crate::style::{Ink, Style, clean};
 use crate::table::{Align, Cell, Table};
 
-/// Percents arrived that have a column, where so much arrived. Most of what differs does so near the end.
+/// Percents arrived that have a column, where so much arrived. Most of what differs does so near
+/// the end.
 const PERCENTS: [(&str, usize); 7] =
     [("20%", 20), ("50%", 50), ("80%", 80), ("90%", 90), ("95%", 95), ("100%", 100), ("130%", 130)];
 
@@ -14,14 +16,23 @@ const PERCENTS: [(&str, usize); 7] =
 #[must_use]
 pub fn packing(comparison: &PackingComparison, style: &Style) -> String {
     let PackingComparison { cluster, trace, nodes, gpus, arrivals, bad_rows, .. } = comparison;
-    let (nodes, gpus, arrivals) = (count(*nodes, "node"), count(*gpus, "GPU"), count(*arrivals, "pod"));
-    let mut text =
-        format!("{} ({nodes}, {gpus}); {arrivals} of {} arrive, none leaves\n", clean(cluster), clean(trace));
+    let (nodes, gpus, arrivals) =
+        (count(*nodes, "node"), count(*gpus, "GPU"), count(*arrivals, "pod"));
+    let mut text = format!(
+        "{} ({nodes}, {gpus}); {arrivals} of {} arrive, none leaves\n",
+        clean(cluster),
+        clean(trace)
+    );
     if *bad_rows > 0 {
-        text.push_str(&format!("left out since they cannot be read: {}\n", count(*bad_rows, "row")));
+        text.push_str(&format!(
+            "left out since they cannot be read: {}\n",
+            count(*bad_rows, "row")
+        ));
     }
     let heading = |text: &str| format!("\n{}\n", style.paint(Ink::Strong, text));
-    text.push_str(&heading("GPUs held, percent of all, by percent of them that pods have asked for"));
+    text.push_str(&heading(
+        "GPUs held, percent of all, by percent of them that pods have asked for",
+    ));
     text.push_str(&table(comparison, |run| &run.gpu_allocation_percent, style));
     text.push_str(&heading("of what is idle, percent that the usual pods cannot use"));
     text.push_str(&table(comparison, |run| &run.fragmentation_ratio, style));
@@ -33,7 +44,11 @@ pub fn packing(comparison: &PackingComparison, style: &Style) -> String {
     text
 }
 
-fn table(comparison: &PackingComparison, curve: fn(&PackingFigures) -> &Vec<f64>, style: &Style) -> String {
+fn table(
+    comparison: &PackingComparison,
+    curve: fn(&PackingFigures) -> &Vec<f64>,
+    style: &Style,
+) -> String {
     let mut columns =
         vec![("SCHEDULER", Align::Left), ("PLACED", Align::Right), ("TURNED AWAY", Align::Right)];
     columns.extend(PERCENTS.map(|(heading, _)| (heading, Align::Right)));
@@ -42,8 +57,9 @@ fn table(comparison: &PackingComparison, curve: fn(&PackingFigures) -> &Vec<f64>
     for run in &comparison.runs {
         let points = curve(run);
         let mark = if run.is_partial { "*" } else { "" };
-        let value =
-            |point: Option<&f64>| Cell::from(point.map_or(String::new(), |point| format!("{point:.2}")));
+        let value = |point: Option<&f64>| {
+            Cell::from(point.map_or(String::new(), |point| format!("{point:.2}")))
+        };
         let mut cells = vec![
             Cell::from(format!("{}{mark}", run.scheduler)),
             Cell::from(run.placed.to_string()),

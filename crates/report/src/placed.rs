@@ -1,4 +1,5 @@
-//! Where an element is and why it is a good place, or who made it leave, as `muster explain` says it.
+//! Where an element is and why it is a good place, or who made it leave, as `muster explain` says
+//! it.
 
 use muster_model::view::{LevelUse, LevelWish, PlacedOn, PlacementView, PreemptedView};
 use muster_model::{EvictionCause, Time};
@@ -15,12 +16,16 @@ const NAMED: usize = 4;
 pub(crate) fn lines(placement: &PlacementView, now: Time, style: &Style) -> Vec<Line> {
     let tasks = count(placement.tasks.into(), "task");
     let mut lines = vec![Line::new("placed", format!("{tasks} on {}", places(placement)))];
-    let levels = placement.levels.iter().filter(|level| placement.tasks > 1 || level.asked.is_some());
+    let levels =
+        placement.levels.iter().filter(|level| placement.tasks > 1 || level.asked.is_some());
     for (at, level) in levels.enumerate() {
         lines.push(Line::new(if at == 0 { "spans" } else { "" }, span(level)));
     }
     if placement.backfilled {
-        lines.push(Line::new("backfilled", "it passed jobs that were ahead of it, and delays none of them"));
+        lines.push(Line::new(
+            "backfilled",
+            "it passed jobs that were ahead of it, and delays none of them",
+        ));
     }
     if let Some(next) = &placement.next {
         let (name, id, start) =
@@ -84,8 +89,11 @@ fn named(names: &[&str], all: usize) -> String {
 /// `1 leaf (l1), as required; it cannot be fewer`.
 fn span(level: &LevelUse) -> String {
     let names: Vec<&str> = level.names.iter().map(String::as_str).collect();
-    let domains =
-        format!("{} ({})", count(level.domains.into(), &level.level), named(&names, level.domains as usize));
+    let domains = format!(
+        "{} ({})",
+        count(level.domains.into(), &level.level),
+        named(&names, level.domains as usize)
+    );
     let asked = match level.asked {
         None => "",
         Some(LevelWish::Required) => ", as required",
@@ -134,7 +142,8 @@ pub(crate) fn preempted(view: &PreemptedView, now: Time, style: &Style) -> Vec<L
         None => "it has no checkpoint, and begins anew".to_owned(),
     };
     vec![
-        Line::new("preempted", format!("at {at}, for {whom}, {right}")).with(format!("muster explain {by}")),
+        Line::new("preempted", format!("at {at}, for {whom}, {right}"))
+            .with(format!("muster explain {by}")),
         Line::new("", kept),
     ]
 }
@@ -148,10 +157,20 @@ mod tests {
     use crate::sample::{NOON, after, id};
 
     fn placed(node: &str, devices: &[u16], share: u32) -> PlacedOn {
-        PlacedOn { node: NodeName::from(node), tasks: 1, devices: devices.to_vec(), share: GpuMilli(share) }
+        PlacedOn {
+            node: NodeName::from(node),
+            tasks: 1,
+            devices: devices.to_vec(),
+            share: GpuMilli(share),
+        }
     }
 
-    fn level(level: &str, names: &[&str], least: Option<u32>, asked: Option<LevelWish>) -> LevelUse {
+    fn level(
+        level: &str,
+        names: &[&str],
+        least: Option<u32>,
+        asked: Option<LevelWish>,
+    ) -> LevelUse {
         let (level, names) =
             (level.to_owned(), names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         LevelUse { level, domains: names.len() as u32, names, least, asked }
@@ -195,7 +214,8 @@ mod tests {
                 "then       right (2) starts here at 12:00:20 at the latest",
             ],
         );
-        let alone = PlacementView { tasks: 1, nodes: 1, backfilled: false, next: None, ..placement };
+        let alone =
+            PlacementView { tasks: 1, nodes: 1, backfilled: false, next: None, ..placement };
         assert_eq!(
             lines(&alone, NOON, &Style::plain()).len(),
             3,
@@ -223,9 +243,14 @@ mod tests {
             ],
         );
         let unnamed = CheckpointView { label: String::new(), ..saved };
-        let gone = PreemptedView { name: None, queue: None, cause: EvictionCause::Outranked, ..view };
+        let gone =
+            PreemptedView { name: None, queue: None, cause: EvictionCause::Outranked, ..view };
         check(
-            preempted(&PreemptedView { checkpoint: Some(unnamed), ..gone.clone() }, NOON, &Style::plain()),
+            preempted(
+                &PreemptedView { checkpoint: Some(unnamed), ..gone.clone() },
+                NOON,
+                &Style::plain(),
+            ),
             &[
                 "preempted  at 12:00:20, for 7, which has a higher priority",
                 "           it keeps its checkpoint of 12:00:05",

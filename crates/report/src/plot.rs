@@ -1,5 +1,5 @@
-//! Bars and columns made of block characters, for numbers that are best seen. It knows nothing of what they are, and draws
-//! without colour.
+//! Bars and columns made of block characters, for numbers that are best seen. It knows nothing of
+//! what they are, and draws without colour.
 
 /// Eighths of a character from the left, and from below.
 const LEFT: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
@@ -14,7 +14,8 @@ pub fn bar(value: u64, max: u64, width: usize) -> String {
     text
 }
 
-/// Columns of `height` lines, the highest first. More values than `width` are summed by neighbours, as many each as it takes.
+/// Columns of `height` lines, the highest first. More values than `width` are summed by neighbours,
+/// as many each as it takes.
 #[must_use]
 pub fn columns(values: &[u64], width: usize, height: usize) -> Vec<String> {
     let values = merged(values, width);
@@ -44,7 +45,8 @@ pub fn merged(values: &[u64], width: usize) -> Vec<u64> {
 
 /// The value in parts of the maximum, rounded, at least one part for what is not zero.
 fn scaled(value: u64, max: u64, parts: usize) -> usize {
-    let exact = (u128::from(value) * parts as u128 * 2 + u128::from(max)) / (u128::from(max) * 2).max(1);
+    let exact =
+        (u128::from(value) * parts as u128 * 2 + u128::from(max)) / (u128::from(max) * 2).max(1);
     let least = u128::from(value > 0);
     usize::try_from(exact.max(least)).map_or(parts, |exact| exact.min(parts))
 }

@@ -1,10 +1,12 @@
-//! `muster prove gang`: one order of arrivals step by step, and both admissions beside each other. What is counted over
-//! many orders is in `prove/counts.rs`. Nothing is decided or counted here.
+//! `muster prove gang`: one order of arrivals step by step, and both admissions beside each other.
+//! What is counted over many orders is in `prove/counts.rs`. Nothing is decided or counted here.
 
 mod counts;
 
 use muster_model::Time;
-use muster_model::proof::{AdmissionRun, Decided, GangNeed, GangProof, GangStand, ProofStep, Verdict};
+use muster_model::proof::{
+    AdmissionRun, Decided, GangNeed, GangProof, GangStand, ProofStep, Verdict,
+};
 use muster_model::reason::Reason;
 
 use crate::amount::{count, gpus, ranges, times};
@@ -98,7 +100,8 @@ fn note(step: &ProofStep, proof: &GangProof) -> (String, Ink) {
         Decided::Placed { devices } => {
             let indices: Vec<u32> = devices.iter().copied().map(u32::from).collect();
             let noun = if indices.len() == 1 { "GPU" } else { "GPUs" };
-            let need = proof.gangs.iter().find(|gang| gang.gang == step.gang).map(|gang| gang.need_pods);
+            let need =
+                proof.gangs.iter().find(|gang| gang.gang == step.gang).map(|gang| gang.need_pods);
             let is_whole = step.held_pods.get(&step.gang).copied() == need;
             let whole = if is_whole { format!(": {} runs", step.gang) } else { String::new() };
             (
@@ -155,7 +158,8 @@ fn beside(proof: &GangProof, style: &Style) -> String {
         let runs: Vec<String> = running(run).map(|gang| gang.gang.to_string()).collect();
         table.row(vec![
             name.into(),
-            held_text(run.gangs.iter().map(|gang| (gang.gang, gang.held_pods, gang.need_pods))).into(),
+            held_text(run.gangs.iter().map(|gang| (gang.gang, gang.held_pods, gang.need_pods)))
+                .into(),
             if runs.is_empty() { "nothing".into() } else { runs.join(", ").into() },
             run.free_gpus.to_string().into(),
             Cell::inked(run.verdict.word(), ink(run.verdict)),
@@ -190,9 +194,12 @@ fn why(proof: &GangProof) -> String {
                 0..=NAMED_HOLDERS => missing.join(", "),
                 many => format!("{many} gangs lack some"),
             };
-            let refused = proof.gang.steps.iter().any(|step| matches!(step.decided, Decided::Refused { .. }));
+            let refused =
+                proof.gang.steps.iter().any(|step| matches!(step.decided, Decided::Refused { .. }));
             let whole = match refused {
-                true => "gang admission refuses at once what can never fit, and what waits holds nothing",
+                true => {
+                    "gang admission refuses at once what can never fit, and what waits holds nothing"
+                }
                 false => "a gang that is placed whole or not at all holds nothing while it waits",
             };
             format!(
@@ -208,13 +215,16 @@ fn why(proof: &GangProof) -> String {
                 many => (format!("{many} gangs"), "hold"),
             };
             let idle = count(idle.into(), "GPU");
-            format!("{names} {hold} {idle} and cannot run; placed whole or not at all, what waits holds none")
+            format!(
+                "{names} {hold} {idle} and cannot run; placed whole or not at all, what waits holds none"
+            )
         }
         Verdict::Whole => {
             "every gang that holds GPUs is whole, so in this order both come to the same".to_owned()
         }
         Verdict::Open => {
-            let missing: u32 = run.gangs.iter().map(|gang| gang.need_pods - gang.arrived_pods).sum();
+            let missing: u32 =
+                run.gangs.iter().map(|gang| gang.need_pods - gang.arrived_pods).sum();
             let free = count(run.free_gpus.into(), "GPU");
             format!(
                 "{} may still arrive and {free} stay free until then: the rest of the order decides",
@@ -243,7 +253,8 @@ fn needs(gangs: &[GangNeed]) -> String {
         let between = if gangs.len() == 2 { "and" } else { "to" };
         return format!("{} {between} {} need {} each", first.gang, last.gang, pods(first));
     }
-    let words: Vec<String> = gangs.iter().map(|gang| format!("{} needs {}", gang.gang, pods(gang))).collect();
+    let words: Vec<String> =
+        gangs.iter().map(|gang| format!("{} needs {}", gang.gang, pods(gang))).collect();
     words.join(", ")
 }
 

@@ -1,5 +1,6 @@
-//! Jobs as rows: `muster ps`, and the table of `run --watch`. What a row says of other rows is looked up in [`Others`], which is made
-//! once: the cost grows with the number of rows, and not with its square.
+//! Jobs as rows: `muster ps`, and the table of `run --watch`. What a row says of other rows is
+//! looked up in [`Others`], which is made once: the cost grows with the number of rows, and not
+//! with its square.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +16,8 @@ use crate::style::{Ink, Style};
 use crate::table::{Align, Cell, Table};
 use crate::timeline::Planned;
 
-/// One row per job. `planned` holds reserved starts where they are known: rows then say what a backfilled job ends
-/// before.
+/// One row per job. `planned` holds reserved starts where they are known: rows then say what a
+/// backfilled job ends before.
 #[must_use]
 pub fn jobs(rows: &[JobView], planned: &[Planned], now: Time, style: &Style) -> String {
     table(rows, planned, now, style).render(style)
@@ -25,7 +26,8 @@ pub fn jobs(rows: &[JobView], planned: &[Planned], now: Time, style: &Style) -> 
 pub(crate) fn table(rows: &[JobView], planned: &[Planned], now: Time, style: &Style) -> Table {
     let users: BTreeSet<_> = rows.iter().map(|job| &job.user).collect();
     let queues: BTreeSet<_> = rows.iter().map(|job| &job.queue).collect();
-    let show_queue = queues.len() > 1 || queues.first().is_some_and(|queue| queue.as_str() != "default");
+    let show_queue =
+        queues.len() > 1 || queues.first().is_some_and(|queue| queue.as_str() != "default");
     let nodes: BTreeSet<&NodeName> = rows
         .iter()
         .flat_map(|job| &job.elements)
@@ -60,11 +62,12 @@ pub(crate) fn table(rows: &[JobView], planned: &[Planned], now: Time, style: &St
             Cell::inked(job.state.word(), Ink::of(job.state)),
             Cell::from(gpus_held(job, nodes.len() > 1)),
             Cell::from(native(job, |_| nodes_held(job))),
-            Cell::from(clock::elapsed(job.started.or(job.ended).unwrap_or(now).since(job.submitted))),
-            Cell::from(
-                job.started
-                    .map_or(String::new(), |started| clock::elapsed(job.ended.unwrap_or(now).since(started))),
-            ),
+            Cell::from(clock::elapsed(
+                job.started.or(job.ended).unwrap_or(now).since(job.submitted),
+            )),
+            Cell::from(job.started.map_or(String::new(), |started| {
+                clock::elapsed(job.ended.unwrap_or(now).since(started))
+            })),
             Cell::from(native(job, |_| time_left(job, now))),
             Cell::from(note(job, &others, now, style)),
         ]);
@@ -104,7 +107,8 @@ fn folded<'a>(names: impl Iterator<Item = &'a str>) -> String {
         others.push(match numbers.as_slice() {
             [one] => format!("{prefix}{one:0padded$}"),
             _ if padded > 0 => {
-                let numbers: Vec<String> = numbers.iter().map(|one| format!("{one:0padded$}")).collect();
+                let numbers: Vec<String> =
+                    numbers.iter().map(|one| format!("{one:0padded$}")).collect();
                 format!("{prefix}[{}]", numbers.join(","))
             }
             _ => format!("{prefix}[{}]", ranges(&numbers)),
@@ -130,9 +134,11 @@ pub(crate) fn asked(job: &JobView) -> String {
     }
 }
 
-/// Devices held (or held last): `0-4`, `node1:0-3`, `16 on 2 nodes`, `3 (0.5)`; `0 of 5` while it waits.
+/// Devices held (or held last): `0-4`, `node1:0-3`, `16 on 2 nodes`, `3 (0.5)`; `0 of 5` while it
+/// waits.
 fn gpus_held(job: &JobView, name_nodes: bool) -> String {
-    let active: Vec<&ElementView> = job.elements.iter().filter(|element| holds(element.state)).collect();
+    let active: Vec<&ElementView> =
+        job.elements.iter().filter(|element| holds(element.state)).collect();
     let shown: Vec<&ElementView> = match (&job.array, active.is_empty()) {
         (None, true) => job.elements.iter().collect(),
         _ => active,
@@ -149,7 +155,9 @@ fn gpus_held(job: &JobView, name_nodes: bool) -> String {
                 true => job.gpus.to_string(),
             }
         }
-        () if job.gpus.0 == 0 && job.elastic.is_none_or(|elastic| elastic.most_gpus.0 == 0) => "-".to_owned(),
+        () if job.gpus.0 == 0 && job.elastic.is_none_or(|elastic| elastic.most_gpus.0 == 0) => {
+            "-".to_owned()
+        }
         () if !tasks.is_empty() && (holds(job.state) || job.state.is_final()) => {
             devices_of(&tasks, name_nodes)
         }
@@ -183,10 +191,12 @@ pub(crate) fn holds(state: State) -> bool {
     matches!(state, State::Starting | State::Running | State::Stopping)
 }
 
-/// What the rows of a table say of each other: which job's end an estimated start waits for, and which planned start comes next.
+/// What the rows of a table say of each other: which job's end an estimated start waits for, and
+/// which planned start comes next.
 #[derive(Clone, Debug, Default)]
 pub struct Others<'a> {
-    /// Jobs by the instant at which one of their active elements ends; two, since one of them may be the job that asks.
+    /// Jobs by the instant at which one of their active elements ends; two, since one of them may
+    /// be the job that asks.
     ends: BTreeMap<Time, (JobId, Option<JobId>)>,
     /// By start.
     planned: Vec<&'a Planned>,
@@ -217,7 +227,8 @@ impl<'a> Others<'a> {
         if *first == job { *second } else { Some(*first) }
     }
 
-    /// Returns the first planned start of another job at this instant or later. A job has few planned starts, which are skipped.
+    /// Returns the first planned start of another job at this instant or later. A job has few
+    /// planned starts, which are skipped.
     pub(crate) fn that_starts(&self, from: Time, job: JobId) -> Option<&Planned> {
         let next = self.planned.partition_point(|plan| plan.start < from);
         self.planned[next..].iter().find(|plan| plan.element.job != job).copied()
@@ -238,7 +249,9 @@ fn note(job: &JobView, others: &Others<'_>, now: Time, style: &Style) -> String 
             }
         }
         None => {
-            parts.extend(job.elements.first().and_then(|element| ranks(element, job.elastic.as_ref())));
+            parts.extend(
+                job.elements.first().and_then(|element| ranks(element, job.elastic.as_ref())),
+            );
             parts.extend(job.elements.first().and_then(goes_on));
         }
     }
@@ -280,7 +293,8 @@ pub(crate) fn replicas(service: &ServiceView) -> String {
     }
 }
 
-/// `5 of 5 ranks` of a gang of several, `5 of 2..8 ranks` of an elastic one; nothing for a single task that runs.
+/// `5 of 5 ranks` of a gang of several, `5 of 2..8 ranks` of an elastic one; nothing for a single
+/// task that runs.
 fn ranks(element: &ElementView, elastic: Option<&ElasticView>) -> Option<String> {
     let at = |stage| element.tasks.iter().filter(|task| task.stage == stage).count();
     let total = element.tasks.len();
@@ -295,9 +309,11 @@ fn ranks(element: &ElementView, elastic: Option<&ElasticView>) -> Option<String>
             Some(format!("{} of {} ready", at(TaskStage::Prepared), count(total as u64, "rank")))
         }
         State::Running if total > 1 => Some(format!("{} of {total} ranks", at(TaskStage::Running))),
-        State::Stopping => {
-            Some(format!("{} of {} still to end", total - at(TaskStage::Ended), count(total as u64, "rank")))
-        }
+        State::Stopping => Some(format!(
+            "{} of {} still to end",
+            total - at(TaskStage::Ended),
+            count(total as u64, "rank")
+        )),
         _ => None,
     }
 }
@@ -317,18 +333,25 @@ pub(crate) fn tasks_between(elastic: &ElasticView) -> String {
 }
 
 fn backfilled(job: &JobView, others: &Others<'_>) -> Option<String> {
-    let ends_by =
-        job.elements.iter().filter(|element| element.backfilled).map(|element| element.ends_by).max()?;
-    let before = ends_by.filter(|_| !job.state.is_final()).and_then(|end| others.that_starts(end, job.job));
+    let ends_by = job
+        .elements
+        .iter()
+        .filter(|element| element.backfilled)
+        .map(|element| element.ends_by)
+        .max()?;
+    let before =
+        ends_by.filter(|_| !job.state.is_final()).and_then(|end| others.that_starts(end, job.job));
     Some(match before {
         Some(plan) => format!("backfilled, ends before {} starts", reason::element(plan.element)),
         None => "backfilled".to_owned(),
     })
 }
 
-/// Why it waits and until when: `needs 5 GPUs together, 3 are free; starts in about 14s, when 1 ends`.
+/// Why it waits and until when: `needs 5 GPUs together, 3 are free; starts in about 14s, when 1
+/// ends`.
 fn waits(job: &JobView, others: &Others<'_>, now: Time, style: &Style) -> Vec<String> {
-    let mut parts: Vec<String> = job.waiting_for.iter().map(|why| reason::short(why, now, style)).collect();
+    let mut parts: Vec<String> =
+        job.waiting_for.iter().map(|why| reason::short(why, now, style)).collect();
     if let Some(eta) = job.eta {
         let frees = others.that_ends(eta, job.job);
         let when = frees.map_or(String::new(), |other| format!(", when {other} ends"));
@@ -354,7 +377,12 @@ pub fn line(job: &JobView, others: &Others<'_>, now: Time, style: &Style) -> Str
     };
     let at = clock::time(now, now, style);
     let note = if note.is_empty() { note } else { format!(": {note}") };
-    format!("{at} {} {} {}{held}{note}\n", job.job, crate::style::clean(&job.name), job.state.word())
+    format!(
+        "{at} {} {} {}{held}{note}\n",
+        job.job,
+        crate::style::clean(&job.name),
+        job.state.word()
+    )
 }
 
 #[cfg(test)]
@@ -494,7 +522,12 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_wraps_the_note() {
-        let text = jobs(&sample::contention(), &sample::planned(), after(6), &Style::plain().with_width(80));
+        let text = jobs(
+            &sample::contention(),
+            &sample::planned(),
+            after(6),
+            &Style::plain().with_width(80),
+        );
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("when 1 ends"), "{text}");
     }
@@ -503,7 +536,8 @@ mod tests {
     fn one_line_per_change_without_a_terminal() {
         let rows = sample::contention();
         let others = Others::of(&rows, &[]);
-        let text: String = rows.iter().map(|job| line(job, &others, after(6), &Style::plain())).collect();
+        let text: String =
+            rows.iter().map(|job| line(job, &others, after(6), &Style::plain())).collect();
         insta::assert_snapshot!(text, @r"
         12:00:06 1 left running on gpu 0-4: 5 of 5 ranks
         12:00:06 2 right pending (5 GPUs): needs 5 GPUs together, 3 are free; starts in about 14s, when 1 ends

@@ -42,10 +42,17 @@ pub fn queues(rows: &[QueueView], now: Time, style: &Style) -> String {
             Cell::from(queue.running.to_string()),
             Cell::from(hours(queue.usage_gpu_secs)),
             Cell::from(percent(queue.share_ppm)),
-            Cell::from(queue.budget.as_ref().map_or(String::new(), |budget| budget_left(budget, now, style))),
+            Cell::from(
+                queue
+                    .budget
+                    .as_ref()
+                    .map_or(String::new(), |budget| budget_left(budget, now, style)),
+            ),
         ];
         if has_times {
-            cells.push(Cell::from(queue.default_time.map_or(String::new(), |time| time.to_string())));
+            cells.push(Cell::from(
+                queue.default_time.map_or(String::new(), |time| time.to_string()),
+            ));
         }
         cells.extend(
             queue
@@ -165,7 +172,8 @@ mod tests {
             every: muster_model::Span::from_secs(86_400),
             refills_at: NOON + muster_model::Span::from_secs(43_200),
         };
-        let with = |name, budget| QueueView { budget: Some(budget), ..queue(name, true, Vec::new()) };
+        let with =
+            |name, budget| QueueView { budget: Some(budget), ..queue(name, true, Vec::new()) };
         let rows = [
             with("all", budget(Some(5000), None)),
             with("both", budget(Some(10), Some(200))),

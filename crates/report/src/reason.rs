@@ -1,5 +1,5 @@
-//! Reasons as text: one word for a heading, a fragment for a table row, labelled sentences for `explain`. Every
-//! variant of [`Reason`] is spelled out in all three.
+//! Reasons as text: one word for a heading, a fragment for a table row, labelled sentences for
+//! `explain`. Every variant of [`Reason`] is spelled out in all three.
 
 use muster_model::reason::{CapacityGap, KeptOn, Limiting};
 use muster_model::{DependencyKind, ElementId, Reason, Span, Time, UserName};
@@ -41,7 +41,8 @@ impl Line {
     }
 }
 
-/// An element as users type it: `3`, or `3[7]`. Index 0 is that of a job without an array, too, and stays unsaid.
+/// An element as users type it: `3`, or `3[7]`. Index 0 is that of a job without an array, too, and
+/// stays unsaid.
 #[must_use]
 pub fn element(id: ElementId) -> String {
     if id.index == 0 { id.job.to_string() } else { id.to_string() }
@@ -88,7 +89,9 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
     match reason {
         Reason::Held => "on hold".to_owned(),
         Reason::HeldByAdmin { by } => format!("held by {by}, an administrator"),
-        Reason::NotBefore { until, restarts: 0 } => format!("begins at {}", clock::time(*until, now, style)),
+        Reason::NotBefore { until, restarts: 0 } => {
+            format!("begins at {}", clock::time(*until, now, style))
+        }
         Reason::NotBefore { until, restarts } => {
             format!("restart {restarts} in {}", clock::ahead(until.since(now)))
         }
@@ -107,7 +110,9 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
                 "protected, so it borrows nothing: {used} of {nominal} {model} of {queue} used, asks for {asked}"
             )
         }
-        Reason::RunningJobs { queue, running, limit } => format!("{queue} runs {running} of {limit} jobs"),
+        Reason::RunningJobs { queue, running, limit } => {
+            format!("{queue} runs {running} of {limit} jobs")
+        }
         Reason::GpusPerUser { queue, user, used, limit, .. } => {
             format!("{user} holds {used} of {limit} GPUs in {queue}")
         }
@@ -118,10 +123,17 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
         Reason::Capacity(gap) => short_gap(gap),
         Reason::Topology(gap) => topology::short(gap, Ever::Now),
         Reason::Reserved { element: other, start, .. } => {
-            format!("would delay {}, which starts at {}", element(*other), clock::time(*start, now, style))
+            format!(
+                "would delay {}, which starts at {}",
+                element(*other),
+                clock::time(*start, now, style)
+            )
         }
         Reason::Kept { element: other, .. } => {
-            format!("what is free is kept for job {}, which was first for too long", element(*other))
+            format!(
+                "what is free is kept for job {}, which was first for too long",
+                element(*other)
+            )
         }
         Reason::DrainAhead { node, from, .. } => {
             format!("would run into the drain of {node} at {}", clock::time(*from, now, style))
@@ -140,7 +152,9 @@ pub fn short(reason: &Reason, now: Time, style: &Style) -> String {
         Reason::NeverFits(gap) => {
             format!("never fits: {}", limiting(gap).unwrap_or_else(|| total(gap)))
         }
-        Reason::NeverInTopology(gap) => format!("never fits: {}", topology::short(gap, Ever::WhenIdle)),
+        Reason::NeverInTopology(gap) => {
+            format!("never fits: {}", topology::short(gap, Ever::WhenIdle))
+        }
         Reason::TimeLimit { queue, limit, .. } => format!("{queue} admits at most {limit}"),
         Reason::Priority { queue, asked, range: (lowest, highest) } => {
             format!("{queue} admits priority {lowest} to {highest}, not {asked}")
@@ -153,13 +167,17 @@ fn held_by_admin(by: &UserName) -> Line {
     Line::new("waits for", format!("its release by an administrator: {by} holds it"))
 }
 
-/// The sentences of an explanation. `free` lines of a capacity gap are completed by the caller with the holders.
+/// The sentences of an explanation. `free` lines of a capacity gap are completed by the caller with
+/// the holders.
 #[must_use]
 pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Line> {
     let at = |time: Time| clock::time(time, now, style);
     match reason {
         Reason::Held => {
-            vec![Line::new("waits for", "its release").with(format!("muster release {}", element(id)))]
+            vec![
+                Line::new("waits for", "its release")
+                    .with(format!("muster release {}", element(id))),
+            ]
         }
         Reason::HeldByAdmin { by } => vec![held_by_admin(by)],
         Reason::NotBefore { until, restarts: 0 } => {
@@ -168,8 +186,10 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
         Reason::NotBefore { until, restarts } => {
             let nth = crate::amount::ordinal(*restarts);
             let ahead = clock::ahead(until.since(now));
-            let text =
-                format!("for the {nth} time at {}, in {ahead}; the wait doubles each time", at(*until));
+            let text = format!(
+                "for the {nth} time at {}, in {ahead}; the wait doubles each time",
+                at(*until)
+            );
             vec![Line::new("restarts", text)]
         }
         Reason::Dependency { on, kind } => vec![
@@ -193,7 +213,8 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
         }
         Reason::Kept { element: other, since, places } => kept_lines(*other, &at(*since), places),
         Reason::DrainAhead { node, from, fits_if_shorter_than } => {
-            let line = Line::new("drain", format!("{node} takes nothing that runs beyond {}", at(*from)));
+            let line =
+                Line::new("drain", format!("{node} takes nothing that runs beyond {}", at(*from)));
             match fits_if_shorter_than {
                 Some(limit) => vec![line.with(format!("muster run … --time {limit}"))],
                 None => vec![line],
@@ -215,13 +236,17 @@ pub fn lines(reason: &Reason, id: ElementId, now: Time, style: &Style) -> Vec<Li
         Reason::NeverFits(gap) => gap_lines(gap, "there are", &total(gap)),
         Reason::NeverInTopology(gap) => topology::lines(gap, Ever::WhenIdle),
         Reason::TimeLimit { queue, asked, limit } => {
-            let asks = asked.map_or("has no time limit".to_owned(), |asked| format!("asks for {asked}"));
+            let asks =
+                asked.map_or("has no time limit".to_owned(), |asked| format!("asks for {asked}"));
             let text = format!("{queue} admits at most {limit}, this {asks}");
             vec![Line::new("time", text).with(format!("muster run … --time {limit}"))]
         }
         Reason::Priority { queue, asked, range: (lowest, highest) } => vec![
-            Line::new("priority", format!("{queue} admits {lowest} to {highest}, this asks for {asked}"))
-                .with(format!("muster run … --priority {}", asked.clamp(lowest, highest))),
+            Line::new(
+                "priority",
+                format!("{queue} admits {lowest} to {highest}, this asks for {asked}"),
+            )
+            .with(format!("muster run … --priority {}", asked.clamp(lowest, highest))),
         ],
         Reason::Native { code, says, evidence } => native(code, says, evidence),
     }
@@ -275,7 +300,9 @@ fn gap_lines(gap: &CapacityGap, label: &'static str, present: &str) -> Vec<Line>
 /// What the cap of its array says: others of it run, or are planned before it.
 fn capped(running: u32, cap: u32) -> String {
     match running < cap {
-        true => format!("at most {cap} of its elements may run at a time, and as many come before it"),
+        true => {
+            format!("at most {cap} of its elements may run at a time, and as many come before it")
+        }
         false => format!("{running} of its elements run, at most {cap} may at a time"),
     }
 }
@@ -335,7 +362,12 @@ fn crowded(gap: &CapacityGap) -> String {
     let fit = if gap.tasks_needed == 1 { "fits" } else { "fit" };
     let beside: Vec<&str> = gap.beside.iter().map(String::as_str).collect();
     let tasks = count(gap.tasks_needed.into(), "task");
-    format!("{} of {tasks} of {} {fit} beside {}", gap.tasks_placeable, gap.group, beside.join(" and "))
+    format!(
+        "{} of {tasks} of {} {fit} beside {}",
+        gap.tasks_placeable,
+        gap.group,
+        beside.join(" and ")
+    )
 }
 
 /// `needs 16 CPUs per task, a node has at most 4.5 free`: beside the tasks that fit, where some do.
@@ -355,7 +387,8 @@ fn limiting(gap: &CapacityGap) -> Option<String> {
     if !gap.beside.is_empty() {
         return Some(crowded(gap));
     }
-    let spread = gap.gpus_free >= times(gap.gpus_per_task, gap.tasks_needed) && gap.gpus_per_task.0 > 0;
+    let spread =
+        gap.gpus_free >= times(gap.gpus_per_task, gap.tasks_needed) && gap.gpus_per_task.0 > 0;
     match gap.limiting {
         Limiting::Gpus if spread => Some(format!(
             "{} {} free, but so spread that {} of {} {}",
@@ -371,18 +404,24 @@ fn limiting(gap: &CapacityGap) -> Option<String> {
             gap.nodes_fitting,
             count(gap.nodes_eligible.into(), "node")
         )),
-        Limiting::Cpus { asked, free } => Some(short_of(gap, " CPUs", &asked.to_string(), &free.to_string())),
+        Limiting::Cpus { asked, free } => {
+            Some(short_of(gap, " CPUs", &asked.to_string(), &free.to_string()))
+        }
         Limiting::Memory { asked, free } => {
             Some(short_of(gap, " of memory", &asked.to_string(), &free.to_string()))
         }
         Limiting::Extras => Some("a named extra runs out".to_owned()),
-        Limiting::Constraint => Some("no node has the labels and models that it asks for".to_owned()),
+        Limiting::Constraint => {
+            Some("no node has the labels and models that it asks for".to_owned())
+        }
     }
 }
 
 /// `GPUs 0-2 of n1 are kept`.
 pub(crate) fn kept_on(places: &[KeptOn]) -> String {
-    let one = |one: &KeptOn| format!("{} of {}", crate::nodes::gpus(&one.devices), clean(one.node.as_str()));
+    let one = |one: &KeptOn| {
+        format!("{} of {}", crate::nodes::gpus(&one.devices), clean(one.node.as_str()))
+    };
     let all: Vec<String> = places.iter().filter(|one| !one.devices.is_empty()).map(one).collect();
     match &places {
         _ if all.is_empty() => "what becomes free is kept".to_owned(),

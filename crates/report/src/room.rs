@@ -61,16 +61,23 @@ pub(crate) fn leaving(leaving: &[LeavingView], now: Time, style: &Style) -> Vec<
 }
 
 /// Why nobody goes for it: one sentence for all.
-pub(crate) fn stays(stays: &[StaysView], queue: &QueueName, now: Time, style: &Style) -> Option<Line> {
+pub(crate) fn stays(
+    stays: &[StaysView],
+    queue: &QueueName,
+    now: Time,
+    style: &Style,
+) -> Option<Line> {
     let mut alike: Vec<Vec<&StaysView>> = Vec::new();
     for one in stays {
-        match alike.iter_mut().find(|those| (those[0].why, those[0].until) == (one.why, one.until)) {
+        match alike.iter_mut().find(|those| (those[0].why, those[0].until) == (one.why, one.until))
+        {
             Some(those) => those.push(one),
             None => alike.push(vec![one]),
         }
     }
     let words: Vec<String> = alike.iter().map(|those| sentence(those, queue, now, style)).collect();
-    (!words.is_empty()).then(|| Line::new("room", format!("nobody goes for it: {}", words.join("; "))))
+    (!words.is_empty())
+        .then(|| Line::new("room", format!("nobody goes for it: {}", words.join("; "))))
 }
 
 /// Why these stay, all of them for the same reason.
@@ -87,7 +94,9 @@ fn sentence(those: &[&StaysView], queue: &QueueName, now: Time, style: &Style) -
         (Stays::Protected, None) => format!("{who} {is} protected"),
         (Stays::WithinQuota, _) => format!("{who} {runs} within the quota of another queue"),
         (Stays::NotItsOwn, _) => {
-            format!("{who} {owes} {queue} nothing, which would use more than its own quota with this")
+            format!(
+                "{who} {owes} {queue} nothing, which would use more than its own quota with this"
+            )
         }
         (Stays::BehindAll, _) => format!("{who} {is} in turn, and this runs in what is idle"),
         (Stays::Off, _) => format!("{who} {is} kept by `preemption` of the queue file"),
@@ -112,7 +121,10 @@ pub(crate) fn moves(moves: &MovesView, now: Time, style: &Style) -> Line {
             format!("which is more than it loses by waiting ({})", hours(worth_gpu_secs))
         }
     };
-    Line::new("moving", format!("if {who} went on elsewhere it would start, at {cost} GPU-hours, {why}"))
+    Line::new(
+        "moving",
+        format!("if {who} went on elsewhere it would start, at {cost} GPU-hours, {why}"),
+    )
 }
 
 /// `left (1), sweep[3] (2) and 4 more`.
@@ -158,7 +170,10 @@ mod tests {
         ];
         for (stay, expected) in cases {
             let line = stays(&[stay], &"a".into(), NOON, &Style::plain()).expect("somebody stays");
-            assert_eq!((line.label, line.text), ("room", format!("nobody goes for it: {expected}")));
+            assert_eq!(
+                (line.label, line.text),
+                ("room", format!("nobody goes for it: {expected}"))
+            );
         }
         assert_eq!(stays(&[], &"a".into(), NOON, &Style::plain()), None);
     }
@@ -186,8 +201,7 @@ mod tests {
             )
             .text
         };
-        let who =
-            "if left (1), left (2), left (3) and 9 more went on elsewhere it would start, at 1.1 GPU-hours";
+        let who = "if left (1), left (2), left (3) and 9 more went on elsewhere it would start, at 1.1 GPU-hours";
         let spent = |refills_at| Unmoved::Spent { left_gpu_secs: 1800, refills_at };
         let cases = [
             (Unmoved::Off, "but `defragment` of the queue file is off"),
@@ -236,7 +250,13 @@ mod tests {
     fn before_it_is_submitted_all_of_it_is_a_condition() {
         let text = |count, is_submitted| making(count, "12:00:00", is_submitted)[0].text.clone();
         assert_eq!(text(1, true), "1 job was told to make room for it, and will have by 12:00:00");
-        assert_eq!(text(2, true), "2 jobs were told to make room for it, and will have by 12:00:00");
-        assert_eq!(text(2, false), "2 jobs would be told to make room for it, and would have by 12:00:00");
+        assert_eq!(
+            text(2, true),
+            "2 jobs were told to make room for it, and will have by 12:00:00"
+        );
+        assert_eq!(
+            text(2, false),
+            "2 jobs would be told to make room for it, and would have by 12:00:00"
+        );
     }
 }

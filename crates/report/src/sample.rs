@@ -1,12 +1,14 @@
-//! Views that the tests of this crate share: the contention example six seconds after its submission.
+//! Views that the tests of this crate share: the contention example six seconds after its
+//! submission.
 
 use muster_model::reason::{CapacityGap, KeptOn, Limiting};
 use muster_model::view::{
-    ArrayView, Bar, Change, ElasticView, ElementView, Eta, Explanation, Holder, HolderEnd, JobView, State,
-    TaskStage, TaskView,
+    ArrayView, Bar, Change, ElasticView, ElementView, Eta, Explanation, Holder, HolderEnd, JobView,
+    State, TaskStage, TaskView,
 };
 use muster_model::{
-    Bytes, CpuMilli, DependencyKind, ElementId, GpuMilli, JobId, Outcome, Rank, Reason, Span, TaskExit, Time,
+    Bytes, CpuMilli, DependencyKind, ElementId, GpuMilli, JobId, Outcome, Rank, Reason, Span,
+    TaskExit, Time,
 };
 
 use crate::timeline::Planned;
@@ -119,7 +121,12 @@ fn limits() -> Vec<Reason> {
             budget_gpu_secs: 200 * 3600,
             refills_at: Time::NEVER,
         },
-        Reason::PendingJobs { queue: "vision".into(), user: "alice".into(), pending: 100, limit: 100 },
+        Reason::PendingJobs {
+            queue: "vision".into(),
+            user: "alice".into(),
+            pending: 100,
+            limit: 100,
+        },
         Reason::GpusPerUser {
             queue: "vision".into(),
             user: "alice".into(),
@@ -154,7 +161,11 @@ fn capacities() -> Vec<Reason> {
     vec![
         capacity(gap(Limiting::Gpus)),
         capacity(wide.clone()),
-        capacity(CapacityGap { group: "trainer".to_owned(), limiting: Limiting::Nodes, ..wide.clone() }),
+        capacity(CapacityGap {
+            group: "trainer".to_owned(),
+            limiting: Limiting::Nodes,
+            ..wide.clone()
+        }),
         capacity(CapacityGap {
             group: "rollout".to_owned(),
             beside: vec!["trainer".to_owned()],
@@ -249,7 +260,12 @@ pub fn task(rank: u32, device: u16, stage: TaskStage) -> TaskView {
     }
 }
 
-pub fn running(job: u64, index: u32, devices: std::ops::Range<u16>, limit_secs: u64) -> ElementView {
+pub fn running(
+    job: u64,
+    index: u32,
+    devices: std::ops::Range<u16>,
+    limit_secs: u64,
+) -> ElementView {
     ElementView {
         element: id(job, index),
         state: State::Running,
@@ -299,8 +315,14 @@ pub fn elastic() -> Vec<JobView> {
 
 /// Left runs, right waits for it, sweep fills two GPUs, quick ran and is done.
 pub fn contention() -> Vec<JobView> {
-    let sweep_counts =
-        ArrayView { total: 24, waiting: 15, active: 2, succeeded: 7, failed: 0, max_running: Some(2) };
+    let sweep_counts = ArrayView {
+        total: 24,
+        waiting: 15,
+        active: 2,
+        succeeded: 7,
+        failed: 0,
+        max_running: Some(2),
+    };
     let backfilled = |element: ElementView| ElementView { backfilled: true, ..element };
     let quick = ElementView {
         state: State::Done,

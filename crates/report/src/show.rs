@@ -62,7 +62,8 @@ fn facts(detail: &Detail<'_>, style: &Style) -> Vec<(&'static str, String)> {
     let at = |time: Time| clock::time(time, detail.now, style);
     let mut facts = vec![("state", state(job, detail.now, style))];
     if let Some(array) = &job.array {
-        let cap = array.max_running.map_or(String::new(), |cap| format!(", at most {cap} at a time"));
+        let cap =
+            array.max_running.map_or(String::new(), |cap| format!(", at most {cap} at a time"));
         facts.push((
             "array",
             format!(
@@ -124,7 +125,9 @@ fn elastic(job: &JobView) -> Option<(&'static str, String)> {
     job.elastic?;
     let next = match element.goes_on_with {
         None => String::new(),
-        Some(tasks) if tasks as usize == element.tasks.len() => "; stops, to go on elsewhere".to_owned(),
+        Some(tasks) if tasks as usize == element.tasks.len() => {
+            "; stops, to go on elsewhere".to_owned()
+        }
         Some(tasks) => format!("; stops, to go on with {}", count(tasks.into(), "task")),
     };
     Some(("holds", format!("{}, {}{next}", count(job.tasks.into(), "task"), gpus(job.gpus))))
@@ -188,14 +191,21 @@ fn checkpoint(job: &JobView, element: &ElementView, now: Time) -> Option<(&'stat
     Some(("checkpoint", text))
 }
 
-/// A request for a checkpoint that is not answered yet, and whether its signal found a process that handles it.
-fn checkpoint_asked(job: &JobView, element: &ElementView, now: Time) -> Option<(&'static str, String)> {
+/// A request for a checkpoint that is not answered yet, and whether its signal found a process that
+/// handles it.
+fn checkpoint_asked(
+    job: &JobView,
+    element: &ElementView,
+    now: Time,
+) -> Option<(&'static str, String)> {
     let asked = element.checkpoint_asked.filter(|_| holds(element.state))?;
     let of = if is_many(job) { format!("{}: ", element.element) } else { String::new() };
     let since = clock::elapsed(now.since(asked.at));
     let what = match (asked.undelivered, element.tasks.len()) {
         (0, _) => "no answer yet".to_owned(),
-        (_, 1) => format!("no process of it handles {}, so none was sent it", signal_name(asked.signal)),
+        (_, 1) => {
+            format!("no process of it handles {}, so none was sent it", signal_name(asked.signal))
+        }
         (undelivered, tasks) => format!(
             "no process handles {} in {undelivered} of {tasks} tasks, so none was sent it there",
             signal_name(asked.signal)
@@ -211,7 +221,8 @@ fn private(detail: &Detail<'_>) -> Vec<(&'static str, String)> {
         let lines: Vec<String> = commands
             .iter()
             .map(|(group, command)| {
-                let command: Vec<String> = command.lines().map(|line| clean(line).into_owned()).collect();
+                let command: Vec<String> =
+                    command.lines().map(|line| clean(line).into_owned()).collect();
                 match commands.len() {
                     1 => command.join("\n"),
                     _ => format!("{}: {}", clean(group), command.join("\n")),
@@ -224,7 +235,9 @@ fn private(detail: &Detail<'_>) -> Vec<(&'static str, String)> {
     if let Some(files) = detail.files {
         let named = [("output", &files.output), ("error", &files.error)];
         facts.extend(
-            named.iter().filter_map(|(label, file)| Some((*label, clean(file.as_ref()?).into_owned()))),
+            named
+                .iter()
+                .filter_map(|(label, file)| Some((*label, clean(file.as_ref()?).into_owned()))),
         );
     }
     if !detail.logs.is_empty() {
@@ -236,7 +249,8 @@ fn private(detail: &Detail<'_>) -> Vec<(&'static str, String)> {
         facts.push(("logs", logs.join("\n")));
     }
     if !detail.missing_output.is_empty() {
-        let lines: Vec<String> = detail.missing_output.iter().take(LOGS_LISTED).map(missing_output).collect();
+        let lines: Vec<String> =
+            detail.missing_output.iter().take(LOGS_LISTED).map(missing_output).collect();
         facts.push(("missing", lines.join("\n")));
     }
     if !detail.enforcement.is_empty() {
@@ -266,7 +280,9 @@ fn state(job: &JobView, now: Time, style: &Style) -> String {
     let mut outcomes = job.elements.iter().filter_map(|element| element.outcome.as_ref());
     let outcome = outcomes.find(|outcome| **outcome != Outcome::Succeeded);
     let why = match (outcome, &job.waiting_for, job.started) {
-        (Some(outcome), _, _) if job.state.is_final() => format!(": {}", clean(&outcome.to_string())),
+        (Some(outcome), _, _) if job.state.is_final() => {
+            format!(": {}", clean(&outcome.to_string()))
+        }
         (_, Some(why), _) if !job.state.is_final() && !is_many(job) => {
             format!(": {}", reason::short(why, now, style))
         }
@@ -304,7 +320,9 @@ fn tasks(job: &JobView, now: Time, style: &Style) -> String {
             Cell::from(stage),
             Cell::from(task.exit.as_ref().map_or(String::new(), exit)),
             Cell::from(match element.ends_by {
-                Some(end) if is_many(job) && !element.state.is_final() => clock::time(end, now, style),
+                Some(end) if is_many(job) && !element.state.is_final() => {
+                    clock::time(end, now, style)
+                }
                 _ => String::new(),
             }),
         ]);
@@ -339,7 +357,8 @@ mod tests {
     use crate::sample::{self, after};
 
     fn check(job: &JobView, private: bool) -> String {
-        let commands = BTreeMap::from([("main".to_owned(), "python train.py\n  --epochs 3".to_owned())]);
+        let commands =
+            BTreeMap::from([("main".to_owned(), "python train.py\n  --epochs 3".to_owned())]);
         let logs = ["/state/jobs/1/0.log".to_owned(), "/state/jobs/1/1.log".to_owned()];
         let enforcement = [
             "GPU visibility is a convention: CUDA_VISIBLE_DEVICES".to_owned(),
@@ -420,8 +439,10 @@ mod tests {
     #[test]
     fn an_elastic_gang_says_what_it_asks_for_and_what_it_holds() {
         let text = check(&sample::elastic()[1], false);
-        let lines: Vec<&str> =
-            text.lines().filter(|line| line.contains("asks for") || line.contains("holds")).collect();
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains("asks for") || line.contains("holds"))
+            .collect();
         assert_eq!(
             lines,
             [
@@ -477,6 +498,9 @@ mod tests {
             TaskExit::Idle { after: Span::from_secs(7200) },
         ];
         let words: Vec<String> = exits.iter().map(exit).collect();
-        assert_eq!(words, ["exit 0", "signal 11", "out of memory", "time limit", "stopped", "idle for 2h"]);
+        assert_eq!(
+            words,
+            ["exit 0", "signal 11", "out of memory", "time limit", "stopped", "idle for 2h"]
+        );
     }
 }

@@ -11,7 +11,8 @@ use crate::table::{Align, Cell, Table};
 #[must_use]
 pub fn comparison(comparison: &FlatComparison, style: &Style) -> String {
     let FlatComparison { procs, jobs, never_ran, too_wide, bad_rows, runs, .. } = comparison;
-    let mut text = format!("{} on {}\n", count(*jobs, "job"), count(u64::from(*procs), "processor"));
+    let mut text =
+        format!("{} on {}\n", count(*jobs, "job"), count(u64::from(*procs), "processor"));
     let left_out = [
         (*never_ran, "never ran where they come from"),
         (*too_wide, "are wider than the machine"),
@@ -98,8 +99,13 @@ mod tests {
     use super::*;
 
     fn run(scheduler: &str, wait_secs: f64) -> ScheduleFigures {
-        let spread =
-            |mean| Spread { mean, p50: mean / 2.0, p95: mean * 3.0, p99: mean * 5.0, max: mean * 9.0 };
+        let spread = |mean| Spread {
+            mean,
+            p50: mean / 2.0,
+            p95: mean * 3.0,
+            p99: mean * 5.0,
+            max: mean * 9.0,
+        };
         ScheduleFigures {
             scheduler: scheduler.to_owned(),
             is_engine: scheduler != "srtf",

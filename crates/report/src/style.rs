@@ -8,7 +8,8 @@ use muster_model::view::State;
 /// Where text goes, as far as it matters for how it looks.
 #[derive(Clone, Debug)]
 pub struct Style {
-    /// Columns of the terminal; `None` when it is not a terminal, and then no text is ever shortened.
+    /// Columns of the terminal; `None` when it is not a terminal, and then no text is ever
+    /// shortened.
     pub width: Option<usize>,
     /// Whether escape sequences for colour may be written.
     pub colour: bool,
@@ -90,8 +91,8 @@ impl Ink {
     }
 }
 
-/// Returns text of users or machines made safe for a terminal: control characters and characters that reorder or hide
-/// text become `?`.
+/// Returns text of users or machines made safe for a terminal: control characters and characters
+/// that reorder or hide text become `?`.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
     if text.contains(is_unsafe) {
@@ -101,16 +102,18 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns whether a character changes how other text is shown: control characters, line and paragraph separators, the
-/// bidirectional controls of Unicode (UAX #9), and characters without width, with which two names look alike.
+/// Returns whether a character changes how other text is shown: control characters, line and
+/// paragraph separators, the bidirectional controls of Unicode (UAX #9), and characters without
+/// width, with which two names look alike.
 #[must_use]
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// Returns text that is about to be written to a terminal without the characters that [`clean`] defuses, but for line ends and the escape
-/// sequences that this crate makes: the last look at text in which those of users are clean already.
+/// Returns text that is about to be written to a terminal without the characters that [`clean`]
+/// defuses, but for line ends and the escape sequences that this crate makes: the last look at text
+/// in which those of users are clean already.
 #[must_use]
 pub fn guarded(text: &str) -> Cow<'_, str> {
     let stays = |c: char| !is_unsafe(c) || matches!(c, '\n' | '\r' | '\t' | '\x1b');
@@ -120,8 +123,9 @@ pub fn guarded(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns text for a terminal whose locale has no UTF-8: each sign that this crate draws with becomes one ASCII character, so that columns
-/// stay where they are. Text of users is left as it is.
+/// Returns text for a terminal whose locale has no UTF-8: each sign that this crate draws with
+/// becomes one ASCII character, so that columns stay where they are. Text of users is left as it
+/// is.
 #[must_use]
 pub fn ascii(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
@@ -171,7 +175,8 @@ pub fn shorten(text: &str, width: usize) -> String {
     short
 }
 
-/// Breaks text at blanks into lines of at most `width` characters; a longer word gets a line of its own.
+/// Breaks text at blanks into lines of at most `width` characters; a longer word gets a line of its
+/// own.
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let (mut lines, mut used): (Vec<String>, usize) = (Vec::new(), 0);
@@ -225,9 +230,13 @@ mod tests {
 
     #[test]
     fn text_is_shortened_and_wrapped_by_characters() {
-        for (text, width, expected) in
-            [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("a bcd", 3, "a…"), ("äöüß", 3, "äö…"), ("ab", 0, "")]
-        {
+        for (text, width, expected) in [
+            ("abc", 3, "abc"),
+            ("abcd", 3, "ab…"),
+            ("a bcd", 3, "a…"),
+            ("äöüß", 3, "äö…"),
+            ("ab", 0, ""),
+        ] {
             assert_eq!(shorten(text, width), expected);
         }
         assert_eq!(wrap("one two  three", 7), ["one two", "three"]);

@@ -70,8 +70,8 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// Rows under headings. A column that is empty in every row is left out; the last column wraps into what the
-/// terminal has left for it.
+/// Rows under headings. A column that is empty in every row is left out; the last column wraps into
+/// what the terminal has left for it.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<(String, Align)>,
@@ -85,7 +85,8 @@ impl Table {
     /// A table with these headings.
     #[must_use]
     pub fn new<T: AsRef<str>>(columns: &[(T, Align)]) -> Self {
-        let columns = columns.iter().map(|(heading, align)| (heading.as_ref().to_owned(), *align)).collect();
+        let columns =
+            columns.iter().map(|(heading, align)| (heading.as_ref().to_owned(), *align)).collect();
         Self { columns, rows: Vec::new(), indent: 0, spare: Vec::new() }
     }
 
@@ -96,7 +97,8 @@ impl Table {
         self
     }
 
-    /// Columns with these headings are left out, in this order, while the last column would get less than it reads well in.
+    /// Columns with these headings are left out, in this order, while the last column would get
+    /// less than it reads well in.
     pub fn leave_out_first(&mut self, headings: &[&str]) {
         let at = |heading: &&str| self.columns.iter().position(|(known, _)| known == heading);
         self.spare = headings.iter().filter_map(at).collect();
@@ -107,17 +109,22 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Returns the table as text. Measures every cell a fixed number of times: the cost grows with the number of cells.
+    /// Returns the table as text. Measures every cell a fixed number of times: the cost grows with
+    /// the number of cells.
     #[must_use]
     pub fn render(&self, style: &Style) -> String {
         // 1. Which columns, how wide; each cell is measured once for that.
         let widths = self.fitted(self.without_spared(self.widths(), style), style);
-        let shown: Vec<usize> = (0..self.columns.len()).filter(|&column| widths[column] > 0).collect();
+        let shown: Vec<usize> =
+            (0..self.columns.len()).filter(|&column| widths[column] > 0).collect();
         let Some((&last, others)) = shown.split_last() else {
             return String::new();
         };
-        let before: usize = self.indent + others.iter().map(|&column| widths[column] + GAP).sum::<usize>();
-        let room = style.width.map_or(usize::MAX, |width| width.saturating_sub(before).max(LAST_MIN_WIDTH));
+        let before: usize =
+            self.indent + others.iter().map(|&column| widths[column] + GAP).sum::<usize>();
+        let room = style
+            .width
+            .map_or(usize::MAX, |width| width.saturating_sub(before).max(LAST_MIN_WIDTH));
 
         // 2. Rows.
         let headings: Vec<Cell> =
@@ -158,13 +165,14 @@ impl Table {
         widths
     }
 
-    /// Narrows the columns before the last, the widest first, until the last one has what it needs at least. On a terminal that is too
-    /// narrow even so, lines are longer than it is.
+    /// Narrows the columns before the last, the widest first, until the last one has what it needs
+    /// at least. On a terminal that is too narrow even so, lines are longer than it is.
     fn fitted(&self, mut widths: Vec<usize>, style: &Style) -> Vec<usize> {
         let Some(last) = widths.iter().rposition(|width| *width > 0) else { return widths };
         let Some(room) = style.width else { return widths };
         let shown = widths[..last].iter().filter(|width| **width > 0).count();
-        let room = room.saturating_sub(self.indent + GAP * shown + widths[last].min(LAST_MIN_WIDTH));
+        let room =
+            room.saturating_sub(self.indent + GAP * shown + widths[last].min(LAST_MIN_WIDTH));
         let mut over = widths[..last].iter().sum::<usize>().saturating_sub(room);
         while over > 0 {
             let widest = (0..last).max_by_key(|column| widths[*column]);
@@ -183,7 +191,9 @@ impl Table {
                 *width = cell.width().max(*width);
             }
         }
-        for (width, (heading, _)) in widths.iter_mut().zip(&self.columns).filter(|(width, _)| **width > 0) {
+        for (width, (heading, _)) in
+            widths.iter_mut().zip(&self.columns).filter(|(width, _)| **width > 0)
+        {
             *width = columns(heading).max(*width);
         }
         widths
@@ -201,7 +211,12 @@ mod tests {
             ("GONE", Align::Left),
             ("NOTE", Align::Left),
         ]);
-        table.row(vec!["1".into(), "left".into(), "".into(), "a rather long remark on the first".into()]);
+        table.row(vec![
+            "1".into(),
+            "left".into(),
+            "".into(),
+            "a rather long remark on the first".into(),
+        ]);
         table.row(vec!["10".into(), "a\tb".into()]);
         table
     }
@@ -218,7 +233,10 @@ mod tests {
     #[test]
     fn the_last_column_takes_two_lines_of_what_is_left() {
         let text = sample().indented(2).render(&Style::plain().with_width(26));
-        assert!(text.lines().all(|line| line.chars().count() <= 26 && line.trim_end() == line), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 26 && line.trim_end() == line),
+            "{text}"
+        );
         insta::assert_snapshot!(text, @r"
          N  NAME  NOTE
          1  left  a rather long

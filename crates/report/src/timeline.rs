@@ -1,7 +1,7 @@
 //! Who held which GPU when, drawn with characters: one row per GPU, time to the right.
 //!
-//! A cell shows the job that held the GPU longest in its slice of time, `+` when several shared it, `·` when it was
-//! idle; what lies ahead is blank. Elements of an array share their job's symbol.
+//! A cell shows the job that held the GPU longest in its slice of time, `+` when several shared it,
+//! `·` when it was idle; what lies ahead is blank. Elements of an array share their job's symbol.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,7 +93,10 @@ pub fn timeline(gantt: &Gantt<'_>, style: &Style) -> String {
         push_line(&mut text, &format!("  {label:<label_width$} │{drawn}"));
     }
     if merged.len() > gantt.max_rows {
-        push_line(&mut text, &format!("  {:label_width$} … {} more rows", "", merged.len() - gantt.max_rows));
+        push_line(
+            &mut text,
+            &format!("  {:label_width$} … {} more rows", "", merged.len() - gantt.max_rows),
+        );
     }
     for (place, line) in axis(gantt, &window, columns, style).iter().enumerate() {
         let corner = if place == 0 { '└' } else { ' ' };
@@ -118,7 +121,8 @@ struct Window {
 }
 
 impl Window {
-    /// The future takes at most as much room as the past, so that a far start does not squeeze what happened.
+    /// The future takes at most as much room as the past, so that a far start does not squeeze what
+    /// happened.
     fn of(gantt: &Gantt<'_>) -> Self {
         let first = gantt.bars.iter().map(|bar| bar.from).min().unwrap_or(gantt.now);
         let from = gantt.from.unwrap_or(first).min(gantt.now);
@@ -140,7 +144,8 @@ impl Window {
 
     /// Column of an instant, `columns` for the right edge and beyond.
     fn column(&self, at: Time, columns: usize) -> usize {
-        let column = u128::from(at.since(self.from).0) * columns as u128 / u128::from(self.length());
+        let column =
+            u128::from(at.since(self.from).0) * columns as u128 / u128::from(self.length());
         usize::try_from(column).unwrap_or(columns).min(columns)
     }
 
@@ -159,13 +164,18 @@ enum Cell {
     Shared,
 }
 
-fn cells<'a>(bars: impl Iterator<Item = &'a Bar>, window: &Window, columns: usize) -> Vec<Option<Cell>> {
+fn cells<'a>(
+    bars: impl Iterator<Item = &'a Bar>,
+    window: &Window,
+    columns: usize,
+) -> Vec<Option<Cell>> {
     let mut pieces: Vec<Vec<(JobId, Time, Time)>> = vec![Vec::new(); columns];
     for bar in bars {
         let from = bar.from.max(window.from);
         let to = bar.to.unwrap_or(window.now).min(window.now).max(from + Span(1));
         let last = window.column(to - Span(1), columns).min(columns - 1);
-        for (column, cell) in pieces.iter_mut().enumerate().take(last + 1).skip(window.column(from, columns))
+        for (column, cell) in
+            pieces.iter_mut().enumerate().take(last + 1).skip(window.column(from, columns))
         {
             let start = from.max(window.start(column, columns));
             let end = to.min(window.start(column + 1, columns)).max(start + Span(1));
@@ -187,7 +197,8 @@ fn cells<'a>(bars: impl Iterator<Item = &'a Bar>, window: &Window, columns: usiz
 fn occupant(pieces: &[(JobId, Time, Time)]) -> Cell {
     let mut held: BTreeMap<JobId, u64> = BTreeMap::new();
     for (place, &(job, start, end)) in pieces.iter().enumerate() {
-        let at_once = |&(other, from, to): &(JobId, Time, Time)| other != job && from < end && start < to;
+        let at_once =
+            |&(other, from, to): &(JobId, Time, Time)| other != job && from < end && start < to;
         if pieces[..place].iter().any(at_once) && end.since(start).0 > 1 {
             return Cell::Shared;
         }
@@ -245,7 +256,8 @@ fn labels(devices: &[(NodeName, u16)]) -> Vec<String> {
         .collect()
 }
 
-/// One row per device; where there are many, neighbours of one node that look the same become one: `gpu 0-7`.
+/// One row per device; where there are many, neighbours of one node that look the same become one:
+/// `gpu 0-7`.
 fn merge<'a>(
     devices: &[(NodeName, u16)],
     labels: Vec<String>,
@@ -272,7 +284,8 @@ fn merge<'a>(
     merged
 }
 
-/// Marks under the rows: start, now or end, planned starts; on as many lines as they need not to overlap.
+/// Marks under the rows: start, now or end, planned starts; on as many lines as they need not to
+/// overlap.
 fn axis(gantt: &Gantt<'_>, window: &Window, columns: usize, style: &Style) -> Vec<String> {
     let at = |time: Time| clock::time(time, gantt.now, style);
     let mut marks = vec![(
@@ -332,7 +345,8 @@ fn legend(
     let mut words: Vec<String> = Vec::new();
     if !symbols.by_number {
         words.extend(symbols.jobs.iter().take(SYMBOLS.len()).map(|job| {
-            let name = names.get(job).map_or(String::new(), |name| format!("\u{a0}{}", clean(name)));
+            let name =
+                names.get(job).map_or(String::new(), |name| format!("\u{a0}{}", clean(name)));
             format!("{}={job}{name}", symbols.symbol(*job))
         }));
         if symbols.jobs.len() > SYMBOLS.len() {
@@ -344,7 +358,10 @@ fn legend(
     }
     let mut text = String::new();
     for line in wrap(&words.join(" "), width.saturating_sub(2)) {
-        push_line(&mut text, &format!("  {}", style.paint(Ink::Faint, &line.replace('\u{a0}', " "))));
+        push_line(
+            &mut text,
+            &format!("  {}", style.paint(Ink::Faint, &line.replace('\u{a0}', " "))),
+        );
     }
     text
 }
@@ -367,7 +384,8 @@ mod tests {
     fn the_contention_example_in_the_middle() {
         let names = BTreeMap::new();
         let (devices, bars, planned) = (sample::devices(), sample::bars(), sample::planned());
-        let text = timeline(&gantt(&devices, &bars, &planned, &names), &Style::plain().with_width(60));
+        let text =
+            timeline(&gantt(&devices, &bars, &planned, &names), &Style::plain().with_width(60));
         insta::assert_snapshot!(text, @r"
         gpu 0 │1111111111111111111111111
         gpu 1 │1111111111111111111111111
@@ -385,8 +403,10 @@ mod tests {
     fn at_the_end_the_right_edge_is_the_end() {
         let names = BTreeMap::new();
         let devices = sample::devices();
-        let bars: Vec<Bar> =
-            sample::bars().into_iter().map(|bar| Bar { to: bar.to.or(Some(after(8))), ..bar }).collect();
+        let bars: Vec<Bar> = sample::bars()
+            .into_iter()
+            .map(|bar| Bar { to: bar.to.or(Some(after(8))), ..bar })
+            .collect();
         let text = timeline(&gantt(&devices, &bars, &[], &names), &Style::plain().with_width(60));
         insta::assert_snapshot!(text, @r"
         gpu 0 │11111111111111111111111111111111111111111111111111
@@ -412,7 +432,8 @@ mod tests {
             Planned { element: id(7, 0), name: "later".into(), start: after(90_002) },
         ];
         for width in 60..=200 {
-            let text = timeline(&gantt(&devices, &bars, &far, &names), &Style::plain().with_width(width));
+            let text =
+                timeline(&gantt(&devices, &bars, &far, &names), &Style::plain().with_width(width));
             for line in text.lines() {
                 assert!(line.chars().count() <= width, "{width}: {line}");
                 assert_eq!(line, line.trim_end());
@@ -434,12 +455,16 @@ mod tests {
             .map(|(node, device)| Bar {
                 node: node.clone(),
                 device: *device,
-                element: id(if node.as_str() == "a" { 100 } else { 120 + u64::from(*device) / 8 }, 0),
+                element: id(
+                    if node.as_str() == "a" { 100 } else { 120 + u64::from(*device) / 8 },
+                    0,
+                ),
                 from: after(u64::from(*device) / 8),
                 to: None,
             })
             .collect();
-        let names = BTreeMap::from([(JobId(100), "big".to_owned()), (JobId(120), "small".to_owned())]);
+        let names =
+            BTreeMap::from([(JobId(100), "big".to_owned()), (JobId(120), "small".to_owned())]);
         let text = timeline(&gantt(&devices, &bars, &[], &names), &Style::plain().with_width(60));
         insta::assert_snapshot!(text, @r"
         a gpu 0-7    │1111111111111111111111111111111111111111111

@@ -22,7 +22,9 @@ pub(crate) fn short(gap: &TopologyGap, ever: Ever) -> String {
             gap.tasks_placeable,
             count(gap.tasks_needed.into(), "task")
         ),
-        None => format!("{level} {domain} {}; needs {} in one {level}", present(gap, ever), needed(gap)),
+        None => {
+            format!("{level} {domain} {}; needs {} in one {level}", present(gap, ever), needed(gap))
+        }
     }
 }
 
@@ -31,7 +33,10 @@ pub(crate) fn lines(gap: &TopologyGap, ever: Ever) -> Vec<Line> {
     let TopologyGap { level, .. } = gap;
     let needs = match gap.segment_tasks {
         Some(tasks) => {
-            format!("{} in slices of {tasks}, each in one {level}", count(gap.tasks_needed.into(), "task"))
+            format!(
+                "{} in slices of {tasks}, each in one {level}",
+                count(gap.tasks_needed.into(), "task")
+            )
         }
         None => format!("{} in one {level}", needed(gap)),
     };
@@ -62,7 +67,8 @@ fn needed(gap: &TopologyGap) -> String {
 
 /// What the domain has; tasks where its GPUs alone would be enough.
 fn present(gap: &TopologyGap, ever: Ever) -> String {
-    let tasks = format!("takes {} of {}", gap.tasks_placeable, count(gap.tasks_needed.into(), "task"));
+    let tasks =
+        format!("takes {} of {}", gap.tasks_placeable, count(gap.tasks_needed.into(), "task"));
     let is_enough = gap.gpus_free >= gap.gpus_needed;
     match ever {
         _ if gap.gpus_needed.0 == 0 => tasks,
@@ -82,7 +88,10 @@ mod tests {
     use super::*;
 
     fn check(gap: &TopologyGap, now: &str, ever: &str) {
-        assert_eq!([short(gap, Ever::Now).as_str(), short(gap, Ever::WhenIdle).as_str()], [now, ever]);
+        assert_eq!(
+            [short(gap, Ever::Now).as_str(), short(gap, Ever::WhenIdle).as_str()],
+            [now, ever]
+        );
     }
 
     #[test]

@@ -30,7 +30,13 @@ pub fn usage(rows: &[UsageView], style: &Style) -> String {
     }
     if rows.len() > 1 {
         let sum = |of: fn(&UsageView) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
-        add("all", "", sum(|row| row.jobs), sum(|row| row.gpu_secs), sum(|row| row.decayed_gpu_secs));
+        add(
+            "all",
+            "",
+            sum(|row| row.jobs),
+            sum(|row| row.gpu_secs),
+            sum(|row| row.decayed_gpu_secs),
+        );
     }
     table.render(style)
 }

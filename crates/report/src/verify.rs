@@ -1,4 +1,5 @@
-//! Whether a job got what it was given: a line for each check, what is wrong first. It judges nothing.
+//! Whether a job got what it was given: a line for each check, what is wrong first. It judges
+//! nothing.
 
 use std::fmt::Write as _;
 
@@ -44,7 +45,9 @@ fn row(text: &mut String, check: &VerifyCheck, style: &Style) {
     let (word, ink, says) = match check.outcome {
         ProbeOutcome::Passed => ("passed", Ink::Good, clean(&check.says).into_owned()),
         ProbeOutcome::Failed => ("failed", Ink::Bad, clean(&check.says).into_owned()),
-        ProbeOutcome::NotTested => ("not tested", Ink::Waiting, format!("needs {}", clean(&check.says))),
+        ProbeOutcome::NotTested => {
+            ("not tested", Ink::Waiting, format!("needs {}", clean(&check.says)))
+        }
     };
     let room = style.width.unwrap_or(WIDTH).saturating_sub(INDENT).max(20);
     let cure = check.cure.as_ref().map(|cure| format!("cure: {}", clean(cure)));
@@ -53,7 +56,12 @@ fn row(text: &mut String, check: &VerifyCheck, style: &Style) {
         match at {
             0 => {
                 let pad = " ".repeat(12 - word.len());
-                let _ = writeln!(text, "{}{pad}{:<16}{line}", style.paint(ink, word), clean(&check.check));
+                let _ = writeln!(
+                    text,
+                    "{}{pad}{:<16}{line}",
+                    style.paint(ink, word),
+                    clean(&check.check)
+                );
             }
             _ => {
                 let _ = writeln!(text, "{:INDENT$}{line}", "");
@@ -84,7 +92,12 @@ mod tests {
             nodes: vec!["n1".to_owned(), "n2".to_owned()],
             checks: vec![
                 check("whole", ProbeOutcome::Passed, "4 ranks on 2 nodes", None),
-                check("strangers", ProbeOutcome::NotTested, "NVIDIA's management library on the nodes", None),
+                check(
+                    "strangers",
+                    ProbeOutcome::NotTested,
+                    "NVIDIA's management library on the nodes",
+                    None,
+                ),
                 check(
                     "leaf-switches",
                     ProbeOutcome::Failed,

@@ -14,8 +14,8 @@ use crate::timeline::{Gantt, timeline};
 /// Fewest rows of jobs in a frame, however low the terminal is.
 const MIN_JOB_ROWS: usize = 4;
 
-/// Table above, timeline below, in at most `height` lines: first finished jobs give way, then waiting ones, then rows of the
-/// timeline.
+/// Table above, timeline below, in at most `height` lines: first finished jobs give way, then
+/// waiting ones, then rows of the timeline.
 #[must_use]
 pub fn frame(jobs: &[JobView], gantt: &Gantt<'_>, height: Option<usize>, style: &Style) -> String {
     let mut drawing = timeline(gantt, style);
@@ -30,7 +30,8 @@ pub fn frame(jobs: &[JobView], gantt: &Gantt<'_>, height: Option<usize>, style: 
     let mut rows = jobs.len();
     let mut text = loop {
         let (shown, hidden) = choose(jobs, rows);
-        let mut table = ps::table(&shown, gantt.planned, gantt.now, style).indented(2).render(style);
+        let mut table =
+            ps::table(&shown, gantt.planned, gantt.now, style).indented(2).render(style);
         if hidden > 0 {
             table.push_str(&format!("  … {} more\n", count(hidden as u64, "job")));
         }
@@ -78,7 +79,10 @@ pub fn summary(jobs: &[JobView]) -> String {
         [_, 0, 0, 0, 0] => "all done".to_owned(),
         counts => {
             let words = counts.iter().zip(ends).filter(|(count, _)| **count > 0);
-            words.map(|(count, state)| format!("{count} {}", state.word())).collect::<Vec<_>>().join(", ")
+            words
+                .map(|(count, state)| format!("{count} {}", state.word()))
+                .collect::<Vec<_>>()
+                .join(", ")
         }
     };
     format!("{total} ended in {}: {verdict}\n", clock::elapsed(to.since(from)))
@@ -130,7 +134,8 @@ mod tests {
               └ 12:00:00                        ▏now                                 12:00:20: 2 starts ▸▕
         ");
         for height in 12..40 {
-            let lines = frame(&jobs, &gantt, Some(height), &Style::plain().with_width(100)).lines().count();
+            let lines =
+                frame(&jobs, &gantt, Some(height), &Style::plain().with_width(100)).lines().count();
             assert!(lines <= height.max(14), "{lines} lines for a height of {height}");
         }
     }
@@ -146,8 +151,10 @@ mod tests {
 
     #[test]
     fn the_summary_counts_and_says_how_long() {
-        let ended =
-            |number, state| JobView { ended: Some(after(number * 10)), ..sample::job(number, "j", state, 1) };
+        let ended = |number, state| JobView {
+            ended: Some(after(number * 10)),
+            ..sample::job(number, "j", state, 1)
+        };
         assert_eq!(summary(&[ended(1, State::Done)]), "1 job ended in 10s: done\n");
         assert_eq!(
             summary(&[ended(1, State::Done), ended(2, State::Done)]),

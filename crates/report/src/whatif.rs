@@ -1,4 +1,5 @@
-//! `muster whatif`: what waits and what has run, as it is and with a change. Numbers are made in `sim`.
+//! `muster whatif`: what waits and what has run, as it is and with a change. Numbers are made in
+//! `sim`.
 
 use muster_model::Time;
 use muster_model::simulation::{FleetFigures, FleetUnit, Past, Starts, Waiting, WhatIf};
@@ -67,7 +68,9 @@ fn waiting(answer: &WhatIf, width: usize, style: &Style) -> String {
             Cell::from(starts(&job.as_it_is)),
             Cell::from(starts(&job.changed)),
             Cell::from(
-                job.still.as_ref().map_or_else(String::new, |still| short(still, answer.taken, style)),
+                job.still
+                    .as_ref()
+                    .map_or_else(String::new, |still| short(still, answer.taken, style)),
             ),
         ]);
     }
@@ -81,7 +84,8 @@ fn waiting(answer: &WhatIf, width: usize, style: &Style) -> String {
 
 /// `now`, `3h10m`, `1h to 5h` for the elements of an array, `not known`.
 fn starts_in(starts: &Starts, job: &Waiting, taken: Time) -> String {
-    let ahead = |at: Time| if at <= taken { "now".to_owned() } else { clock::ahead(at.since(taken)) };
+    let ahead =
+        |at: Time| if at <= taken { "now".to_owned() } else { clock::ahead(at.since(taken)) };
     let text = match (starts.first, starts.last) {
         (Some(first), Some(last)) if job.elements > 1 && last > first => {
             format!("{} to {}", ahead(first), ahead(last))
@@ -91,7 +95,11 @@ fn starts_in(starts: &Starts, job: &Waiting, taken: Time) -> String {
     };
     match starts.begun < job.elements {
         true => {
-            format!("{text} ({} of {})", grouped(u64::from(starts.begun)), grouped(u64::from(job.elements)))
+            format!(
+                "{text} ({} of {})",
+                grouped(u64::from(starts.begun)),
+                grouped(u64::from(job.elements))
+            )
         }
         false => text,
     }
@@ -107,8 +115,9 @@ fn sums(answer: &WhatIf) -> String {
     let count = |is: &dyn Fn(&&Waiting) -> bool| answer.waiting.iter().filter(is).count() as u64;
     let sooner = count(&|job| at(job, &job.changed) < at(job, &job.as_it_is));
     let later = count(&|job| at(job, &job.changed) > at(job, &job.as_it_is));
-    let now =
-        |of: fn(&Waiting) -> &Starts| count(&|job| of(job).first.is_some_and(|first| first <= answer.taken));
+    let now = |of: fn(&Waiting) -> &Starts| {
+        count(&|job| of(job).first.is_some_and(|first| first <= answer.taken))
+    };
     let verb = |count: u64| if count == 1 { "starts" } else { "start" };
     format!(
         "with the change {} of {} {} sooner and {} later; {} at once, {} as it is. Nobody is taken to submit anything more.",
@@ -142,11 +151,17 @@ fn replayed(past: &Past, taken: Time, width: usize, style: &Style) -> String {
     if past.replayed == 0 {
         return wrapped(&format!("nothing that ran can be run once more{left_out}"), width);
     }
-    let columns =
-        [("", Align::Left), ("IN FACT", Align::Right), ("AS IT IS", Align::Right), ("CHANGED", Align::Right)];
+    let columns = [
+        ("", Align::Left),
+        ("IN FACT", Align::Right),
+        ("AS IT IS", Align::Right),
+        ("CHANGED", Align::Right),
+    ];
     let mut table = Table::new(&columns);
     let mut row = |name: String, fact: String, of: &dyn Fn(&FleetFigures) -> String| {
-        table.row([name, fact, of(&past.as_it_is), of(&past.changed)].iter().map(Cell::from).collect());
+        table.row(
+            [name, fact, of(&past.as_it_is), of(&past.changed)].iter().map(Cell::from).collect(),
+        );
     };
     let fact = &past.first_start_secs;
     row("turnaround: mean".into(), String::new(), &|run| {
@@ -158,8 +173,12 @@ fn replayed(past: &Past, taken: Time, width: usize, style: &Style) -> String {
     row("first start after: mean".into(), span(fact.mean), &|run| span(run.first_start_secs.mean));
     row("first start after: half".into(), span(fact.p50), &|run| span(run.first_start_secs.p50));
     row("first start after: 95 %".into(), span(fact.p95), &|run| span(run.first_start_secs.p95));
-    row(format!("{unit}s used"), String::new(), &|run| percent(ratio(run.hours.ran, run.hours.all)));
-    row(format!("{unit}-hours idle"), String::new(), &|run| amount((run.hours.all - run.hours.ran).max(0.0)));
+    row(format!("{unit}s used"), String::new(), &|run| {
+        percent(ratio(run.hours.ran, run.hours.all))
+    });
+    row(format!("{unit}-hours idle"), String::new(), &|run| {
+        amount((run.hours.all - run.hours.ran).max(0.0))
+    });
     row(format!("{unit}-hours stranded"), String::new(), &|run| amount(run.hours.stranded));
     row(format!("{unit}-hours lost"), String::new(), &|run| amount(run.hours.lost));
     row("evicted".into(), String::new(), &|run| grouped(run.evictions));
@@ -205,7 +224,10 @@ mod tests {
     fn answer() -> WhatIf {
         WhatIf {
             taken: NOON,
-            changes: vec!["2 nodes more, each with 8 GPUs (h100)".to_owned(), "no quota for prod".to_owned()],
+            changes: vec![
+                "2 nodes more, each with 8 GPUs (h100)".to_owned(),
+                "no quota for prod".to_owned(),
+            ],
             waiting: vec![
                 waiting(1, 1, starts(1, 3600, 3600), starts(1, 0, 0)),
                 waiting(2, 10, starts(4, 60, 600), starts(10, 30, 7200)),
@@ -219,7 +241,13 @@ mod tests {
                 too_large: 0,
                 no_longer_fit: 1,
                 unit: FleetUnit::Gpu,
-                first_start_secs: Spread { mean: 754.2, p50: 61.0, p95: 3600.0, p99: 7200.0, max: 9000.0 },
+                first_start_secs: Spread {
+                    mean: 754.2,
+                    p50: 61.0,
+                    p95: 3600.0,
+                    p99: 7200.0,
+                    max: 9000.0,
+                },
                 as_it_is: sample::run("muster", 760.0),
                 changed: sample::run("muster", 120.0),
             }),

@@ -1,5 +1,5 @@
-//! Advance reservations: the table of `muster reserve`, the reasons to wait that come of them, and what nodes show of
-//! them. People read "reservation" for them.
+//! Advance reservations: the table of `muster reserve`, the reasons to wait that come of them, and
+//! what nodes show of them. People read "reservation" for them.
 
 use muster_model::view::{NodeWindowView, SetAside, WindowView};
 use muster_model::{Reason, Time};
@@ -35,7 +35,8 @@ pub fn windows(rows: &[WindowView], now: Time, style: &Style) -> String {
             (Some(_), false) => ("ahead", Ink::Waiting),
             (None, false) => ("over", Ink::Faint),
         };
-        let at = |time: Option<Time>| time.map_or(String::new(), |time| clock::time(time, now, style));
+        let at =
+            |time: Option<Time>| time.map_or(String::new(), |time| clock::time(time, now, style));
         table.row(vec![
             Cell::from(row.name.as_str()),
             Cell::inked(state, ink),
@@ -85,7 +86,10 @@ fn of_node(node: &str, devices: &[u16]) -> String {
 /// Users, then queues.
 fn whom(row: &WindowView) -> String {
     let users = row.users.iter().map(|user| user.to_string());
-    users.chain(row.queues.iter().map(|queue| format!("queue {queue}"))).collect::<Vec<_>>().join(", ")
+    users
+        .chain(row.queues.iter().map(|queue| format!("queue {queue}")))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn note(row: &WindowView) -> String {
@@ -164,8 +168,11 @@ pub(crate) fn lines(reason: &Reason, now: Time, style: &Style) -> Vec<Line> {
         }
         Reason::WindowNotOpen { window, begins } => {
             let ahead = clock::ahead(begins.since(now));
-            Line::new("waits for", format!("reservation {window} to begin at {}, in {ahead}", at(*begins)))
-                .with("muster reserve")
+            Line::new(
+                "waits for",
+                format!("reservation {window} to begin at {}, in {ahead}", at(*begins)),
+            )
+            .with("muster reserve")
         }
         Reason::WindowEnds { window, ends, again, fits_if_shorter_than } => {
             let again = again.map_or("it does not begin again".to_owned(), |again| {
@@ -174,10 +181,11 @@ pub(crate) fn lines(reason: &Reason, now: Time, style: &Style) -> Vec<Line> {
             let text = format!("{window} ends at {}, before this would; {again}", at(*ends));
             shorter(Line::new("reservation", text), fits_if_shorter_than)
         }
-        Reason::WindowOver { window } => {
-            Line::new("reservation", format!("{window} is over, was taken back, or is for others now"))
-                .with("muster reserve")
-        }
+        Reason::WindowOver { window } => Line::new(
+            "reservation",
+            format!("{window} is over, was taken back, or is for others now"),
+        )
+        .with("muster reserve"),
         Reason::WindowTooShort { .. } => {
             let text = short(reason, now, style);
             Line::new("reservation", text)
@@ -200,7 +208,12 @@ mod tests {
             name: name.into(),
             users: vec!["ann".into()],
             queues: vec!["research/vision".into()],
-            times: WindowTimes { start: NOON, length: Span::from_secs(3600), every: None, count: None },
+            times: WindowTimes {
+                start: NOON,
+                length: Span::from_secs(3600),
+                every: None,
+                count: None,
+            },
             is_open: true,
             begins: Some(NOON),
             ends: Some(NOON + Span::from_secs(3600)),
@@ -270,7 +283,11 @@ nightly  ahead  12:00:00  13:00:00  1d, 5 times  GPUs 0,1,3 of n1   queue resear
                 Some("muster reserve"),
             ),
             (
-                Reason::WindowTooShort { window: "exam".into(), asked: None, length: Span::from_secs(600) },
+                Reason::WindowTooShort {
+                    window: "exam".into(),
+                    asked: None,
+                    length: Span::from_secs(600),
+                },
                 "reservation exam is open for 10m, this has no time limit",
                 "reservation exam is open for 10m, this has no time limit",
                 None,

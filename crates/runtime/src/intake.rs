@@ -1,19 +1,21 @@
-//! Inputs of a step, and what becomes of each: numbers for submitted jobs, dependencies among the drafts of one
-//! submission, refusals. A submission is accepted whole or not at all.
+//! Inputs of a step, and what becomes of each: numbers for submitted jobs, dependencies among the
+//! drafts of one submission, refusals. A submission is accepted whole or not at all.
 
 use std::sync::Arc;
 
 use muster_engine::{Engine, Refusal};
 use muster_model::unit::Time;
-use muster_model::{Dependency, DependencyKind, Event, JobId, JobSpec, Payload, PayloadId, UserName};
+use muster_model::{
+    Dependency, DependencyKind, Event, JobId, JobSpec, Payload, PayloadId, UserName,
+};
 
 use crate::journal::{Receipt, ReceiptJob};
 
 /// One cause of a step.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// Anything but a submission. An observation that the engine has no use for is dropped; a request is
-    /// answered with its refusal.
+    /// Anything but a submission. An observation that the engine has no use for is dropped; a
+    /// request is answered with its refusal.
     Event(Event),
     /// Jobs of one text.
     Submission(Submission),
@@ -62,14 +64,16 @@ impl Submission {
     /// Gives numbers from `first` on and asks the engine about every job. Changes nothing.
     pub(crate) fn number(self, engine: &Engine, first: u64) -> Result<Numbered, Refused> {
         let id = |position: usize| JobId(first + position as u64);
-        let mut receipt = Receipt { jobs: Vec::with_capacity(self.drafts.len()), warnings: self.warnings };
+        let mut receipt =
+            Receipt { jobs: Vec::with_capacity(self.drafts.len()), warnings: self.warnings };
         let mut jobs = Vec::with_capacity(self.drafts.len());
         for (position, draft) in self.drafts.into_iter().enumerate() {
             let job = id(position);
             let refused = |refusal| Refused { draft: position, refusal: Box::new(refusal) };
             let mut spec = JobSpec { payload: PayloadId(job.0), ..draft.spec };
 
-            // 1. The verdict, without the dependencies on drafts: those jobs do not exist until all are accepted.
+            // 1. The verdict, without the dependencies on drafts: those jobs do not exist until all
+            //    are accepted.
             let alone = Event::Submitted { job, spec: Arc::new(spec.clone()) };
             engine.judge(&alone).map_err(refused)?;
 
@@ -96,7 +100,8 @@ impl Submission {
     }
 }
 
-/// True for what the world reports, false for what a person asks for. Observations are kept when the store fails.
+/// True for what the world reports, false for what a person asks for. Observations are kept when
+/// the store fails.
 pub(crate) fn is_observation(event: &Event) -> bool {
     match event {
         Event::NodeJoined(_) | Event::NodeLost { .. } | Event::ForeignUse { .. } | Event::Task(_) => true,

@@ -1,15 +1,16 @@
-//! What is journalled. Records are inputs and decisions, never outcomes of computation: folding them gives the
-//! state back, in this version of the engine and in later ones.
+//! What is journalled. Records are inputs and decisions, never outcomes of computation: folding
+//! them gives the state back, in this version of the engine and in later ones.
 //!
-//! Changing the meaning of anything in here, or in the types that it holds, needs a higher [`JOURNAL_VERSION`].
+//! Changing the meaning of anything in here, or in the types that it holds, needs a higher
+//! [`JOURNAL_VERSION`].
 
 use muster_engine::Fact;
 use muster_model::unit::Time;
 use muster_model::{Event, JobId, Observation, Payload, PayloadId, Plan, TaskReport, UserName};
 use serde::{Deserialize, Serialize};
 
-/// Version of the journal's and the snapshot's form. A store with a higher one is refused: an older binary must
-/// not guess what a newer one meant.
+/// Version of the journal's and the snapshot's form. A store with a higher one is refused: an older
+/// binary must not guess what a newer one meant.
 pub const JOURNAL_VERSION: u32 = 1;
 
 /// One row of the journal.
@@ -74,15 +75,25 @@ pub struct Batch {
 impl Batch {
     /// An empty batch of this instant.
     pub(crate) fn at(at: Time) -> Self {
-        Self { at, records: Vec::new(), facts: Vec::new(), payloads: Vec::new(), receipts: Vec::new() }
+        Self {
+            at,
+            records: Vec::new(),
+            facts: Vec::new(),
+            payloads: Vec::new(),
+            receipts: Vec::new(),
+        }
     }
 
-    /// Returns true when the batch must survive a power loss, not only the end of the process. A batch that says just that
-    /// tasks have started need not: nothing was decided, promised or sent because of it, and a power loss ends these tasks.
+    /// Returns true when the batch must survive a power loss, not only the end of the process. A
+    /// batch that says just that tasks have started need not: nothing was decided, promised or sent
+    /// because of it, and a power loss ends these tasks.
     #[must_use]
     pub fn must_be_synced(&self) -> bool {
         let is_start = |record: &Record| {
-            matches!(record, Record::Event(Event::Task(TaskReport { what: Observation::Started, .. })))
+            matches!(
+                record,
+                Record::Event(Event::Task(TaskReport { what: Observation::Started, .. }))
+            )
         };
         !self.receipts.is_empty() || !self.payloads.is_empty() || !self.records.iter().all(is_start)
     }
@@ -132,6 +143,8 @@ mod tests {
         }
         let user = UserName::from("ada");
         let receipts = vec![(user, "key".to_owned(), Receipt::default())];
-        assert!(Batch { records: vec![started()], receipts, ..Batch::at(Time(0)) }.must_be_synced());
+        assert!(
+            Batch { records: vec![started()], receipts, ..Batch::at(Time(0)) }.must_be_synced()
+        );
     }
 }

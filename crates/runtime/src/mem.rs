@@ -1,5 +1,5 @@
-//! A store in memory, for tests and simulation. It keeps records as text, as a real one would, so that what it
-//! gives back has passed through serialisation.
+//! A store in memory, for tests and simulation. It keeps records as text, as a real one would, so
+//! that what it gives back has passed through serialisation.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The journal protocol. It owns engine and store, and lets an effect out only after the decision behind it is
-//! durable. It makes no scheduling choice.
+//! The journal protocol. It owns engine and store, and lets an effect out only after the decision
+//! behind it is durable. It makes no scheduling choice.
 
 use muster_engine::{Engine, Violation};
 use muster_model::unit::{Span, Time};
@@ -9,12 +9,12 @@ use crate::intake::{Input, Refused, Submission, clamp, is_observation};
 use crate::journal::{Batch, Receipt, Record};
 use crate::store::{SavedState, Store, StoreError};
 
-/// A snapshot is taken after this many records at the earliest, and after four times as many as there are jobs in
-/// memory, so that its cost stays a small part of what the records cost.
+/// A snapshot is taken after this many records at the earliest, and after four times as many as
+/// there are jobs in memory, so that its cost stays a small part of what the records cost.
 pub const SNAPSHOT_AFTER: usize = 4096;
 
-/// How long a gang may take to be made ready before it counts as failed to start. Preparing takes milliseconds; what
-/// takes minutes is a directory on a server that does not answer.
+/// How long a gang may take to be made ready before it counts as failed to start. Preparing takes
+/// milliseconds; what takes minutes is a directory on a server that does not answer.
 pub const START_LIMIT: Span = Span::from_secs(120);
 
 /// Engine and store, kept in step.
@@ -67,13 +67,14 @@ pub struct StepFailure {
     pub error: StoreError,
     /// What the world reported in this step: hand it in again with a later step.
     pub retry: Vec<Event>,
-    /// For the backend: everything that the durable state stands for, since the failed batch may be durable after
-    /// all. Repeating an effect changes nothing.
+    /// For the backend: everything that the durable state stands for, since the failed batch may be
+    /// durable after all. Repeating an effect changes nothing.
     pub effects: Vec<Effect>,
 }
 
 impl<S: Store> Runtime<S> {
-    /// Loads what the store holds. `tree` is the queue tree of a state directory that was never used.
+    /// Loads what the store holds. `tree` is the queue tree of a state directory that was never
+    /// used.
     ///
     /// # Errors
     /// When the store cannot be read, or holds what this binary must not interpret.
@@ -150,7 +151,8 @@ impl<S: Store> Runtime<S> {
         self.store
     }
 
-    /// The instant of the last step, or after a load of the last record; the next step is not before it.
+    /// The instant of the last step, or after a load of the last record; the next step is not
+    /// before it.
     #[must_use]
     pub fn last(&self) -> Time {
         self.live.as_ref().map_or(Time(0), |live| live.last)
@@ -174,7 +176,9 @@ impl<S: Store> Runtime<S> {
     /// The refusal, as a step would give it.
     pub fn judge(&self, submission: Submission) -> Result<Receipt, Refused> {
         match &self.live {
-            Some(live) => submission.number(&live.engine, live.next_job).map(|numbered| numbered.receipt),
+            Some(live) => {
+                submission.number(&live.engine, live.next_job).map(|numbered| numbered.receipt)
+            }
             None => Ok(Receipt::default()),
         }
     }
@@ -188,12 +192,17 @@ impl<S: Store> Runtime<S> {
         let (mut live, owed) = match self.ready() {
             Ok(ready) => ready,
             Err(error) => {
-                return Err(StepFailure { error, retry: observations(&inputs), effects: Vec::new() });
+                return Err(StepFailure {
+                    error,
+                    retry: observations(&inputs),
+                    effects: Vec::new(),
+                });
             }
         };
         let at = clamp(now, live.last);
 
-        // 2. Inputs, one after the other: judged at this instant, on the state that the ones before it left.
+        // 2. Inputs, one after the other: judged at this instant, on the state that the ones before
+        //    it left.
         live.engine.turn(at);
         let mut batch = Batch::at(at);
         let retry = observations(&inputs);
@@ -205,7 +214,8 @@ impl<S: Store> Runtime<S> {
             }
         }
 
-        // What was waited for in vain, and what time brings; after a load, tasks get the whole limit to be heard of again.
+        // What was waited for in vain, and what time brings; after a load, tasks get the whole
+        // limit to be heard of again.
         if !std::mem::replace(&mut live.is_watching, true) {
             live.engine.watch_starts(at, self.start_limit);
         }
@@ -229,7 +239,8 @@ impl<S: Store> Runtime<S> {
         if let Err(error) = self.write(&batch) {
             return Err(self.fail(error, retry));
         }
-        // Planning woke what was due by now, so a clock that goes back is not followed, whether anything changed or not.
+        // Planning woke what was due by now, so a clock that goes back is not followed, whether
+        // anything changed or not.
         live.passed(at, batch.records.len());
 
         // 5. Only now may effects leave.
@@ -238,11 +249,13 @@ impl<S: Store> Runtime<S> {
         Ok(Step { answers, effects, violations, changed, snapshot_error })
     }
 
-    /// Applies what the world reports of the past, each event at its own instant, but none before the last that is journalled.
-    /// Nothing is planned: nothing can start in the past. Returns what is for the backend, in order.
+    /// Applies what the world reports of the past, each event at its own instant, but none before
+    /// the last that is journalled. Nothing is planned: nothing can start in the past. Returns what
+    /// is for the backend, in order.
     ///
     /// # Errors
-    /// When the store fails. What was applied until then is durable, and the rest can be handed in again.
+    /// When the store fails. What was applied until then is durable, and the rest can be handed in
+    /// again.
     pub fn recall(&mut self, mut past: Vec<(Time, Event)>) -> Result<Vec<Effect>, StoreError> {
         let (mut live, mut effects) = self.ready()?;
         past.sort_by_key(|(at, _)| *at);
@@ -255,7 +268,11 @@ impl<S: Store> Runtime<S> {
             while let Some((_, event)) = rest.next_if(|(next, _)| *next <= at) {
                 live.recall(event, &mut batch);
             }
-            debug_assert_eq!(live.engine.sanity_check(), Vec::new(), "the state breaks an invariant");
+            debug_assert_eq!(
+                live.engine.sanity_check(),
+                Vec::new(),
+                "the state breaks an invariant"
+            );
             batch.facts = live.engine.take_facts();
             effects = with_owed(effects, live.engine.take_effects());
             if let Err(error) = self.write(&batch) {
@@ -267,8 +284,9 @@ impl<S: Store> Runtime<S> {
         Ok(effects)
     }
 
-    /// Takes the live state out for a step; a step that does not put it back has failed. With it, what a store that could
-    /// not be read until now stands for: the last batch may be durable, and its orders never left.
+    /// Takes the live state out for a step; a step that does not put it back has failed. With it,
+    /// what a store that could not be read until now stands for: the last batch may be durable, and
+    /// its orders never left.
     fn ready(&mut self) -> Result<(Live, Vec<Effect>), StoreError> {
         if self.doubtful {
             self.store.probe()?;
@@ -441,8 +459,10 @@ impl Live {
 
 /// Orders that never left go before the new ones, but for attempts that are over by now.
 fn with_owed(owed: Vec<Effect>, new: Vec<Effect>) -> Vec<Effect> {
-    let is_over = |id| new.iter().any(|effect| matches!(effect, Effect::Forget { id: over } if *over == id));
-    let mut effects: Vec<Effect> = owed.into_iter().filter(|effect| !is_over(effect.id())).collect();
+    let is_over =
+        |id| new.iter().any(|effect| matches!(effect, Effect::Forget { id: over } if *over == id));
+    let mut effects: Vec<Effect> =
+        owed.into_iter().filter(|effect| !is_over(effect.id())).collect();
     effects.extend(new);
     effects
 }

@@ -1,5 +1,5 @@
-//! What the runtime asks of the world: a durable store and a clock. Implementations live in the daemon (SQLite)
-//! and in tests and simulation (memory).
+//! What the runtime asks of the world: a durable store and a clock. Implementations live in the
+//! daemon (SQLite) and in tests and simulation (memory).
 
 use muster_engine::Snapshot;
 use muster_model::unit::Time;
@@ -10,15 +10,15 @@ use crate::journal::{Batch, JOURNAL_VERSION, Receipt, Record};
 
 /// Durable state.
 pub trait Store {
-    /// Makes a batch durable, whole or not at all. After an error the caller does not know which: it drops what
-    /// it holds and loads again.
+    /// Makes a batch durable, whole or not at all. After an error the caller does not know which:
+    /// it drops what it holds and loads again.
     fn append(&mut self, batch: &Batch) -> Result<(), StoreError>;
 
     /// Reads the last snapshot and every record after it, oldest first.
     fn load(&mut self) -> Result<Loaded, StoreError>;
 
-    /// Keeps the state as it is after the last appended record and lets the journal up to there go. A failure
-    /// loses nothing: the journal still has it all.
+    /// Keeps the state as it is after the last appended record and lets the journal up to there go.
+    /// A failure loses nothing: the journal still has it all.
     fn save(&mut self, state: &SavedState) -> Result<(), StoreError>;
 
     /// The answer that this key of this user got before.
@@ -82,7 +82,9 @@ impl StoreError {
     pub fn hint(&self) -> &'static str {
         match self {
             StoreError::Full(_) => "free some space; the daemon goes on by itself",
-            StoreError::ReadOnly(_) => "make the directory writable, or point MUSTER_HOME at another one",
+            StoreError::ReadOnly(_) => {
+                "make the directory writable, or point MUSTER_HOME at another one"
+            }
             StoreError::NewerVersion { .. } => {
                 "start the newer muster that wrote it, or point MUSTER_HOME elsewhere"
             }

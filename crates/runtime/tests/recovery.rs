@@ -1,5 +1,6 @@
-//! What a crash may cost: nothing. Random runs with a store that fails at random appends, before or after the batch
-//! became durable, compared step by step with a run on a sound store that sees only what was durable.
+//! What a crash may cost: nothing. Random runs with a store that fails at random appends, before or
+//! after the batch became durable, compared step by step with a run on a sound store that sees only
+//! what was durable.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -73,7 +74,8 @@ struct Pair {
 impl Pair {
     fn new(faults: BTreeMap<usize, Fault>, snapshot_after: usize) -> Self {
         let store = Faulty { faults, ..Faulty::default() };
-        let subject = Runtime::open(store, QueueTree::single()).unwrap().with_snapshot_after(snapshot_after);
+        let subject =
+            Runtime::open(store, QueueTree::single()).unwrap().with_snapshot_after(snapshot_after);
         let reference = Runtime::open(MemStore::default(), QueueTree::single()).unwrap();
         Self {
             subject,
@@ -108,7 +110,9 @@ impl Pair {
                 Some(event) => event,
                 None => return Vec::new(),
             },
-            Op::NodeLost(first) => Event::NodeLost { node: node(*first).into(), reason: "gone".into() },
+            Op::NodeLost(first) => {
+                Event::NodeLost { node: node(*first).into(), reason: "gone".into() }
+            }
             Op::NodeJoined(first) => joined(node(*first), 4),
             Op::Tick => return Vec::new(),
             Op::GoWell => return self.all_well(),
@@ -119,7 +123,8 @@ impl Pair {
     fn all_well(&mut self) -> Vec<Input> {
         let mut events = vec![joined("n1", 4), joined("n2", 4)];
         let jobs = engine(&self.subject).jobs(at(0));
-        events.extend(jobs.iter().map(|view| Event::Release(Target { job: view.job, index: None })));
+        events
+            .extend(jobs.iter().map(|view| Event::Release(Target { job: view.job, index: None })));
         while let Some(event) = self.outside.report(0, false) {
             events.push(event);
         }
@@ -128,7 +133,8 @@ impl Pair {
 
     /// One step on both sides. The reference takes it exactly if it became durable.
     fn step(&mut self, now: Time, op: &Op) {
-        let mut inputs: Vec<Input> = std::mem::take(&mut self.retry).into_iter().map(Input::Event).collect();
+        let mut inputs: Vec<Input> =
+            std::mem::take(&mut self.retry).into_iter().map(Input::Event).collect();
         inputs.extend(self.inputs(op));
         let copy = inputs.clone();
         let before = self.subject.store().inner.appended();
@@ -162,8 +168,16 @@ impl Pair {
         let mut copy = self.subject.store().clone();
         assert!(copy.load().is_ok());
         let recovered = Runtime::open(copy, QueueTree::single()).unwrap();
-        assert_eq!(state(&recovered), state(&self.reference), "so is the state that a restart finds");
-        assert_eq!(recovered.next_job(), self.reference.next_job(), "numbers are never given twice");
+        assert_eq!(
+            state(&recovered),
+            state(&self.reference),
+            "so is the state that a restart finds"
+        );
+        assert_eq!(
+            recovered.next_job(),
+            self.reference.next_job(),
+            "numbers are never given twice"
+        );
         let stray: Vec<_> = self.outside.seen.difference(&self.allowed).collect();
         assert!(stray.is_empty(), "effects left without a durable decision: {stray:?}");
         assert_eq!(engine(&self.subject).sanity_check(), Vec::new());
@@ -255,8 +269,12 @@ fn a_submission_is_accepted_whole_or_not_at_all() {
 #[test]
 fn time_never_goes_back() {
     let mut runtime = started();
-    runtime.step(at(100), vec![Input::Submission(submission("a", vec![draft("a", 1, 1, 0)]))]).unwrap();
-    runtime.step(at(50), vec![Input::Submission(submission("b", vec![draft("b", 1, 1, 0)]))]).unwrap();
+    runtime
+        .step(at(100), vec![Input::Submission(submission("a", vec![draft("a", 1, 1, 0)]))])
+        .unwrap();
+    runtime
+        .step(at(50), vec![Input::Submission(submission("b", vec![draft("b", 1, 1, 0)]))])
+        .unwrap();
     let jobs = engine(&runtime).jobs(at(100));
     assert_eq!(jobs[1].submitted, at(100), "the clock went back, the time line did not");
     let restarted = Runtime::open(runtime.into_store(), QueueTree::single()).unwrap();
@@ -293,7 +311,10 @@ fn a_full_store_refuses_requests_keeps_observations_and_recovers() {
 
     runtime.store_mut().is_full = false;
     let step = runtime.step(at(4), vec![Input::Event(report)]).unwrap();
-    assert!(step.effects.iter().any(|effect| matches!(effect, muster_model::Effect::Go { .. })), "{step:?}");
+    assert!(
+        step.effects.iter().any(|effect| matches!(effect, muster_model::Effect::Go { .. })),
+        "{step:?}"
+    );
     assert!(runtime.step(at(5), vec![submit("b")]).unwrap().answers[0].is_ok());
 }
 
@@ -314,7 +335,10 @@ fn orders_of_a_batch_that_could_not_be_read_back_leave_when_it_can() {
     let again = runtime.step(at(3), inputs(failure.retry)).unwrap_err();
     let step = runtime.step(at(4), inputs(again.retry)).unwrap();
     let is_go = |effect: &muster_model::Effect| matches!(effect, muster_model::Effect::Go { .. });
-    assert!(step.effects.iter().any(is_go), "the gang is let go though its report is old news: {step:?}");
+    assert!(
+        step.effects.iter().any(is_go),
+        "the gang is let go though its report is old news: {step:?}"
+    );
 }
 
 #[test]
@@ -322,14 +346,18 @@ fn a_newer_journal_is_refused() {
     let newer = muster_runtime::JOURNAL_VERSION + 1;
     let refused = Runtime::open(MemStore::with_version(newer), QueueTree::single()).err().unwrap();
     assert_eq!(refused, StoreError::NewerVersion { found: newer });
-    assert!(refused.to_string().contains("version 2") && refused.hint().contains("newer"), "{refused}");
+    assert!(
+        refused.to_string().contains("version 2") && refused.hint().contains("newer"),
+        "{refused}"
+    );
 }
 
 #[test]
 fn snapshots_bound_the_journal() {
     let mut runtime = started().with_snapshot_after(10);
     for round in 0..50 {
-        let event = Event::NodeDrained { node: "n1".into(), drained: round % 2 == 0, reason: "".into() };
+        let event =
+            Event::NodeDrained { node: "n1".into(), drained: round % 2 == 0, reason: "".into() };
         runtime.step(at(round), vec![Input::Event(event)]).unwrap();
     }
     assert!(runtime.store().inner.journal_len() <= 10, "{}", runtime.store().inner.journal_len());
@@ -342,19 +370,24 @@ fn snapshots_bound_the_journal() {
 fn what_is_recalled_happened_at_its_own_instant() {
     let mut runtime = started();
     let mut outside = Outside::default();
-    let submit = Input::Submission(submission("a", vec![draft("two", 2, 1, 0), draft("next", 4, 1, 0)]));
+    let submit =
+        Input::Submission(submission("a", vec![draft("two", 2, 1, 0), draft("next", 4, 1, 0)]));
     let mut effects = runtime.step(at(10), vec![submit]).unwrap().effects;
     for _ in 0..4 {
         outside.take(&effects);
         let report = outside.report(0, false).unwrap();
         effects = runtime.step(at(10), vec![Input::Event(report)]).unwrap().effects;
     }
-    // The daemon is away from 10 to 1,000. One rank ended before its last record by its own clock, the other at 30.
+    // The daemon is away from 10 to 1,000. One rank ended before its last record by its own clock,
+    // the other at 30.
     let mut runtime = Runtime::open(runtime.into_store(), QueueTree::single()).unwrap();
     let mut end = |when| (at(when), outside.report(0, false).unwrap());
     let past = vec![end(5), end(30)];
     let effects = runtime.recall(past.into_iter().rev().collect()).unwrap();
-    assert!(matches!(effects[..], [Effect::Forget { .. }]), "nothing starts in the past: {effects:?}");
+    assert!(
+        matches!(effects[..], [Effect::Forget { .. }]),
+        "nothing starts in the past: {effects:?}"
+    );
     let expected = state(&runtime);
     let mut runtime = Runtime::open(runtime.into_store(), QueueTree::single()).unwrap();
     assert_eq!((state(&runtime), runtime.last()), (expected, at(30)));

@@ -1,8 +1,13 @@
-//! How fast whole simulations are: `cargo bench -p muster-sim --bench replay -- [NAME…] [--jobs N] [--runs N]`. Jobs are drawn or read
-//! beforehand; what is measured is the replay with the production engine, every plan judged, in time of the processor. The
-//! public trace is measured where it lies, else it is said that it was not.
+//! How fast whole simulations are: `cargo bench -p muster-sim --bench replay -- [NAME…] [--jobs N]
+//! [--runs N]`. Jobs are drawn or read beforehand; what is measured is the replay with the
+//! production engine, every plan judged, in time of the processor. The public trace is measured
+//! where it lies, else it is said that it was not.
 
-#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench reads files and the clock")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a bench reads files and the clock"
+)]
 
 use std::fs::File;
 use std::io::Read;
@@ -22,7 +27,8 @@ use nix::time::{ClockId, clock_gettime};
 /// Processors of KTH's SP2, and where its trace lies below the public traces.
 const KTH: (u32, &str) = (100, "swf/KTH-SP2-filtered-predictsim.swf.gz");
 /// 5,000 nodes of which three quarters are in use.
-const CLUSTER: &str = "nodes:\n- {name: 'node[1-5000]', cpus: 128, memory: 2TiB, gpus: 8, gpu: h100}\n";
+const CLUSTER: &str =
+    "nodes:\n- {name: 'node[1-5000]', cpus: 128, memory: 2TiB, gpus: 8, gpu: h100}\n";
 const RECIPE: &str = "\
 jobs: 1000000
 every: 1.6s
@@ -46,9 +52,21 @@ struct Row {
 }
 
 const ROWS: [Row; 3] = [
-    Row { name: "kth-easy", what: "KTH-SP2, 100 processors, EASY", run: |_| flat(FlatScheduler::Easy) },
-    Row { name: "kth-fcfs", what: "KTH-SP2, 100 processors, FCFS", run: |_| flat(FlatScheduler::Fcfs) },
-    Row { name: "fleet", what: "5,000 nodes, three quarters in use", run: |jobs| Some(fleet(jobs)) },
+    Row {
+        name: "kth-easy",
+        what: "KTH-SP2, 100 processors, EASY",
+        run: |_| flat(FlatScheduler::Easy),
+    },
+    Row {
+        name: "kth-fcfs",
+        what: "KTH-SP2, 100 processors, FCFS",
+        run: |_| flat(FlatScheduler::Fcfs),
+    },
+    Row {
+        name: "fleet",
+        what: "5,000 nodes, three quarters in use",
+        run: |jobs| Some(fleet(jobs)),
+    },
 ];
 
 fn main() -> ExitCode {
@@ -66,7 +84,9 @@ fn main() -> ExitCode {
             other => return usage(&format!("there is no row `{other}`")),
         }
     }
-    for row in ROWS.iter().filter(|row| names.is_empty() || names.iter().any(|name| name == row.name)) {
+    for row in
+        ROWS.iter().filter(|row| names.is_empty() || names.iter().any(|name| name == row.name))
+    {
         let runs: Option<Vec<_>> = (0..runs).map(|_| (row.run)(jobs)).collect();
         match runs.and_then(|runs| runs.into_iter().min_by_key(|(_, taken)| *taken)) {
             Some((jobs, taken)) => {
@@ -79,7 +99,10 @@ fn main() -> ExitCode {
                 );
             }
             None => {
-                println!("{:<10} {:<36} not measured: the public traces are not there", row.name, row.what)
+                println!(
+                    "{:<10} {:<36} not measured: the public traces are not there",
+                    row.name, row.what
+                )
             }
         }
     }
@@ -100,7 +123,9 @@ fn flat(scheduler: FlatScheduler) -> Option<(usize, Duration)> {
     let load = FlatLoad::of(&swf(file)?, procs, Estimates::Requested);
     let jobs: &[FlatJob] = &load.jobs;
     let began = own_time();
-    let Ok(Run::Engine(mut fleet)) = scheduler.begin(procs, jobs) else { panic!("the engine replays it") };
+    let Ok(Run::Engine(mut fleet)) = scheduler.begin(procs, jobs) else {
+        panic!("the engine replays it")
+    };
     replay(&mut fleet);
     Some((jobs.len(), own_time() - began))
 }
@@ -123,10 +148,15 @@ fn replay(fleet: &mut Fleet) {
     while fleet.step().expect("every plan passes its judge") {}
 }
 
-/// The jobs of a packed SWF below the public traces: beside the repository, or where `MUSTER_TRACES` says.
+/// The jobs of a packed SWF below the public traces: beside the repository, or where
+/// `MUSTER_TRACES` says.
 fn swf(file: &str) -> Option<Vec<TraceJob>> {
-    let beside =
-        || Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).map(|above| above.join("shared/traces"));
+    let beside = || {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .ancestors()
+            .nth(3)
+            .map(|above| above.join("shared/traces"))
+    };
     let dir = std::env::var_os("MUSTER_TRACES").map(PathBuf::from).or_else(beside)?;
     let mut text = String::new();
     MultiGzDecoder::new(File::open(dir.join(file)).ok()?).read_to_string(&mut text).ok()?;

@@ -4,8 +4,8 @@ use muster_model::{Span, Time};
 
 use crate::dice::Dice;
 
-/// How long users believe that a job runs, who promise too much: any time from its runtime to so many times that (the f-model
-/// of Mu'alem and Feitelson 2001, with f = 4).
+/// How long users believe that a job runs, who promise too much: any time from its runtime to so
+/// many times that (the f-model of Mu'alem and Feitelson 2001, with f = 4).
 const MOST_TIMES: f64 = 5.0;
 
 /// Submit times, in order, `factor` times as close to the first of them.

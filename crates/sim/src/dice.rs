@@ -1,5 +1,5 @@
-//! A stream of choices from one number: SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number
-//! generators"; constants of its reference form). Not for secrets.
+//! A stream of choices from one number: SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable
+//! pseudorandom number generators"; constants of its reference form). Not for secrets.
 
 /// The stream.
 #[derive(Clone, Debug)]

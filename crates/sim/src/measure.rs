@@ -1,10 +1,11 @@
-//! Measures that simulations share: how a figure is spread over jobs, and the slowdown of the literature.
+//! Measures that simulations share: how a figure is spread over jobs, and the slowdown of the
+//! literature.
 
 use muster_model::Span;
 use muster_model::simulation::Spread;
 
-/// Runtimes below this count as this in the slowdown, so that a job of a second does not outweigh all others (Feitelson and
-/// Rudolph 1998).
+/// Runtimes below this count as this in the slowdown, so that a job of a second does not outweigh
+/// all others (Feitelson and Rudolph 1998).
 const SLOWDOWN_FLOOR: Span = Span::from_secs(10);
 
 /// Seconds, with their milliseconds.
@@ -25,7 +26,8 @@ pub(crate) fn spread(values: impl Iterator<Item = f64>) -> Spread {
     }
     // Summed in order of arrival, so that the same schedule has the same mean to the last digit.
     let mean = values.iter().sum::<f64>() / values.len() as f64;
-    // The highest first: all below it lie before it then, and the others are looked for among those.
+    // The highest first: all below it lie before it then, and the others are looked for among
+    // those.
     let mut below = values.len();
     let [max, p99, p95, p50] = [100, 99, 95, 50].map(|percent| {
         let at = nearest_rank(values.len(), percent);

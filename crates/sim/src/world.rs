@@ -1,11 +1,13 @@
-//! A world of nodes and tasks around the production engine: what is submitted goes the way of the runtime (judge, apply,
-//! plan, check, commit), and tasks do at once as they are told. Nothing here decides where or when something starts.
+//! A world of nodes and tasks around the production engine: what is submitted goes the way of the
+//! runtime (judge, apply, plan, check, commit), and tasks do at once as they are told. Nothing here
+//! decides where or when something starts.
 
 use std::sync::Arc;
 
 use muster_engine::{Engine, Refusal, Violation};
 use muster_model::{
-    Decision, Effect, Event, JobId, JobSpec, NodeSpec, Observation, QueueTree, Rank, Target, TaskReport, Time,
+    Decision, Effect, Event, JobId, JobSpec, NodeSpec, Observation, QueueTree, Rank, Target,
+    TaskReport, Time,
 };
 
 /// One engine with one queue, and the tasks that it starts.
@@ -97,22 +99,28 @@ impl World {
             self.engine.check(self.now, &plan).map_err(WorldError::BadPlan)?;
             self.engine.commit(self.now, &plan);
             decisions.extend(plan.decisions);
-            events = self.engine.take_effects().iter().flat_map(|effect| self.answers(effect)).collect();
+            events =
+                self.engine.take_effects().iter().flat_map(|effect| self.answers(effect)).collect();
             self.engine.take_facts();
         }
         Ok(decisions)
     }
 
-    /// What tasks say to an order: prepared as soon as asked, running as soon as let go. Nobody ends, so nobody is ever
-    /// stopped or forgotten.
+    /// What tasks say to an order: prepared as soon as asked, running as soon as let go. Nobody
+    /// ends, so nobody is ever stopped or forgotten.
     fn answers(&self, effect: &Effect) -> Vec<Event> {
         let what = match effect {
             Effect::Prepare { .. } => Observation::Prepared,
             Effect::Go { .. } => Observation::Started,
-            Effect::Checkpoint { .. } | Effect::Stop { .. } | Effect::Forget { .. } => return Vec::new(),
+            Effect::Checkpoint { .. } | Effect::Stop { .. } | Effect::Forget { .. } => {
+                return Vec::new();
+            }
         };
         let id = effect.id();
-        let tasks = self.engine.placement(id.element).map_or(0, |(_, placement)| placement.len() as u32);
-        (0..tasks).map(|rank| Event::Task(TaskReport { id, rank: Rank(rank), what: what.clone() })).collect()
+        let tasks =
+            self.engine.placement(id.element).map_or(0, |(_, placement)| placement.len() as u32);
+        (0..tasks)
+            .map(|rank| Event::Task(TaskReport { id, rank: Rank(rank), what: what.clone() }))
+            .collect()
     }
 }

@@ -1,5 +1,5 @@
-//! A fixed set of stories under faults, what they must have gone through, and that a seed is a story. `cargo xtask simulate`
-//! plays more.
+//! A fixed set of stories under faults, what they must have gone through, and that a seed is a
+//! story. `cargo xtask simulate` plays more.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 
@@ -8,10 +8,12 @@ use muster_sim::storm::{Cover, play, shrink};
 /// Stories of every run of the tests.
 const SEEDS: u64 = 120;
 
-/// Stories that broke once, for as long as the dice fall as they did: see ADR 0010, "What it found".
+/// Stories that broke once, for as long as the dice fall as they did: see ADR 0010, "What it
+/// found".
 const FOUND: [u64; 7] = [1082, 1226, 2362, 2916, 3666, 5731, 9171];
 
-/// At least so often in so many stories, of everything that is counted. About half of what was seen.
+/// At least so often in so many stories, of everything that is counted. About half of what was
+/// seen.
 const LEAST: u64 = 20;
 
 /// What takes several things at once is seen less often.
@@ -76,6 +78,10 @@ fn a_seed_is_a_story_to_the_byte() {
         let (first, second) = (play(seed, None, true).unwrap(), play(seed, None, true).unwrap());
         assert_eq!((first.hash, &first.lines), (second.hash, &second.lines), "seed {seed}");
         assert!(first.lines.len() > 50, "seed {seed}");
-        assert_ne!(first.hash, play(seed + 1, None, false).unwrap().hash, "another seed is another story");
+        assert_ne!(
+            first.hash,
+            play(seed + 1, None, false).unwrap().hash,
+            "another seed is another story"
+        );
     }
 }

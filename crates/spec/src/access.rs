@@ -1,6 +1,7 @@
-//! What a queue file grants: who may submit where, with which priority and protection, and the time limit of jobs that name
-//! none. Users of a shared daemon have what is granted here and nothing more; its admins, and the owner of a personal daemon,
-//! are not asked. Pure: groups are an argument.
+//! What a queue file grants: who may submit where, with which priority and protection, and the time
+//! limit of jobs that name none. Users of a shared daemon have what is granted here and nothing
+//! more; its admins, and the owner of a personal daemon, are not asked. Pure: groups are an
+//! argument.
 
 use std::sync::Arc;
 
@@ -46,9 +47,11 @@ impl Grants {
     #[must_use]
     pub fn of(tree: &QueueTree, queue: &QueueName) -> Self {
         let path = path(tree, queue);
-        let nearest =
-            |of: fn(&QueueSpec) -> Option<Protection>| path.iter().rev().find_map(|queue| of(queue));
-        let named = path.iter().rev().find(|queue| !queue.users.is_empty() || !queue.groups.is_empty());
+        let nearest = |of: fn(&QueueSpec) -> Option<Protection>| {
+            path.iter().rev().find_map(|queue| of(queue))
+        };
+        let named =
+            path.iter().rev().find(|queue| !queue.users.is_empty() || !queue.groups.is_empty());
         let priority = path.iter().filter_map(|queue| queue.priority).map(|(_, highest)| highest);
         Self {
             // Each range on the path must admit a job, so the smallest decides.
@@ -106,7 +109,9 @@ pub fn judge(tree: &QueueTree, submitter: Submitter<'_>, spec: &JobSpec) -> Resu
     if *priority > grants.max_priority.max(0) {
         let most = grants.max_priority.max(0);
         return Err(Denied {
-            message: format!("queue {queue} grants no priority above {most}; this job has {priority}"),
+            message: format!(
+                "queue {queue} grants no priority above {most}; this job has {priority}"
+            ),
             hint: format!(
                 "leave out `priority`, or give at most {most}; an admin grants more with `priority: [lowest, highest]` of the queue"
             ),
@@ -115,7 +120,8 @@ pub fn judge(tree: &QueueTree, submitter: Submitter<'_>, spec: &JobSpec) -> Resu
     if *protect > grants.max_protect {
         return Err(Denied {
             message: format!("queue {queue} grants {}", protection(grants.max_protect)),
-            hint: "leave out `protect`; an admin grants it with `max-protect` of the queue".to_owned(),
+            hint: "leave out `protect`; an admin grants it with `max-protect` of the queue"
+                .to_owned(),
         });
     }
     match kind {
@@ -124,7 +130,8 @@ pub fn judge(tree: &QueueTree, submitter: Submitter<'_>, spec: &JobSpec) -> Resu
     }
 }
 
-/// May someone who is no admin give a service so many replicas? Those of its floor are protected for good.
+/// May someone who is no admin give a service so many replicas? Those of its floor are protected
+/// for good.
 ///
 /// # Errors
 /// The queue does not grant it.
@@ -155,12 +162,15 @@ fn judge_replicas(grants: &Grants, queue: &QueueName, replicas: Replicas) -> Res
     })
 }
 
-/// The time limit that a queue gives jobs which say nothing of one, and the queue that says so; `None` is the whole tree.
+/// The time limit that a queue gives jobs which say nothing of one, and the queue that says so;
+/// `None` is the whole tree.
 #[must_use]
 pub fn default_time(tree: &QueueTree, queue: &QueueName) -> Option<(Span, Option<Arc<str>>)> {
     let path = path(tree, queue);
-    let nearest =
-        path.iter().rev().find_map(|queue| Some((queue.default_time?, Some(Arc::clone(&queue.name)))));
+    let nearest = path
+        .iter()
+        .rev()
+        .find_map(|queue| Some((queue.default_time?, Some(Arc::clone(&queue.name)))));
     nearest.or_else(|| tree.default_time.map(|time| (time, None)))
 }
 

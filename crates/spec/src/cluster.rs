@@ -1,5 +1,5 @@
-//! The cluster file: text in, nodes out. Declared nodes have no hardware behind them as far as Muster knows, so
-//! their devices are marked virtual.
+//! The cluster file: text in, nodes out. Declared nodes have no hardware behind them as far as
+//! Muster knows, so their devices are marked virtual.
 
 mod devices;
 
@@ -25,7 +25,8 @@ const MAX_LEVELS: usize = 8;
 document! {
     /// A cluster for Muster: what there is.
     ClusterDocument ("cluster") requires ["nodes"] foreign &[("topology", "levels"), ("hosts", "nodes")] => {
-        /// Topology levels, widest first, such as [block, leaf]; the node itself is always the last and is not named.
+        /// Topology levels, widest first, such as [block, leaf]; the node itself is always the last
+        /// and is not named.
         "levels" levels: Many<JobName>,
         /// Nodes, in ranges of equal ones.
         "nodes" nodes: Many<NodesDocument>,
@@ -37,7 +38,8 @@ document! {
     NodesDocument ("nodes") requires ["name"] foreign &[("model", "gpu"), ("gpu-type", "gpu"), ("gpu-mem", "gpu-memory"), ("mem", "memory"), ("cores", "cpus")] => {
         /// A name, or a range of names such as node[01-04].
         "name" name: NodeNames,
-        /// GPUs of each node, or how many of each model where they differ: `{a100: 2, a100-1g.5gb: 14}`. 0 by default.
+        /// GPUs of each node, or how many of each model where they differ: `{a100: 2, a100-1g.5gb:
+        /// 14}`. 0 by default.
         "gpus" gpus: DeviceCounts,
         /// Their model, such as h100.
         "gpu" gpu: Model,
@@ -75,10 +77,11 @@ pub struct Cluster {
 pub fn parse_cluster(source: &str, file: Option<&str>) -> Result<Cluster, Diagnostics> {
     let sources = Arc::new(Sources::new(source, file));
     let mut problems = Problems::default();
-    let cluster = yaml::read_one(&sources, "cluster", "nodes: [{name: node01, gpus: 8}]", &mut problems)
-        .filter(|node| refuse_other(node, Document::Cluster, &mut problems).is_some())
-        .and_then(|node| ClusterDocument::read(&node, ROOT, &mut problems))
-        .and_then(|document| cluster(&document, &mut problems));
+    let cluster =
+        yaml::read_one(&sources, "cluster", "nodes: [{name: node01, gpus: 8}]", &mut problems)
+            .filter(|node| refuse_other(node, Document::Cluster, &mut problems).is_some())
+            .and_then(|node| ClusterDocument::read(&node, ROOT, &mut problems))
+            .and_then(|document| cluster(&document, &mut problems));
     match cluster {
         Some(cluster) => problems.finish(cluster, &sources),
         None => Err(problems.into_diagnostics(&sources)),
@@ -92,8 +95,11 @@ fn cluster(document: &ClusterDocument, problems: &mut Problems) -> Option<Cluste
     let mut seen = BTreeMap::new();
     let mut parents = Parents::new();
     let mut nodes = Vec::new();
-    let count: usize =
-        items.iter().filter_map(|item| item.value.name.as_ref()).map(|name| name.value.0.count()).sum();
+    let count: usize = items
+        .iter()
+        .filter_map(|item| item.value.name.as_ref())
+        .map(|name| name.value.0.count())
+        .sum();
     if count > MAX_NODES {
         problems.add(Problem::new(format!("{count} nodes; at most {MAX_NODES}")));
         return None;
@@ -123,16 +129,22 @@ fn levels(document: &ClusterDocument, problems: &mut Problems) -> Vec<Arc<str>> 
     }
     let last = |item: &&Item<JobName>| item.value.0 == "node";
     if let Some(item) = levels.value.0.iter().find(last) {
-        problems.add(Problem::new("`node` is always the last level").at(item.place, "leave it out"));
+        problems
+            .add(Problem::new("`node` is always the last level").at(item.place, "leave it out"));
     }
     if levels.value.0.len() > MAX_LEVELS {
-        problems.add(Problem::new("too many levels").at(levels.place, format!("at most {MAX_LEVELS}")));
+        problems
+            .add(Problem::new("too many levels").at(levels.place, format!("at most {MAX_LEVELS}")));
     }
     levels.value.0.iter().map(|item| Arc::from(item.value.0.as_str())).collect()
 }
 
 /// A node without its name.
-fn template(document: &NodesDocument, levels: &[Arc<str>], problems: &mut Problems) -> Option<NodeSpec> {
+fn template(
+    document: &NodesDocument,
+    levels: &[Arc<str>],
+    problems: &mut Problems,
+) -> Option<NodeSpec> {
     let before = problems.len();
     let devices = devices::of(document, problems);
     let domains = domains(document.domain.as_ref(), levels, problems);
@@ -155,7 +167,8 @@ fn template(document: &NodesDocument, levels: &[Arc<str>], problems: &mut Proble
     (problems.len() == before).then_some(node)
 }
 
-/// Domains by level. A node that names one level names all: a gap would make its place in the tree unknown.
+/// Domains by level. A node that names one level names all: a gap would make its place in the tree
+/// unknown.
 fn domains(
     written: Option<&Located<Named<Text>>>,
     levels: &[Arc<str>],
@@ -172,7 +185,8 @@ fn domains(
             let message = format!("{} is not a level of this cluster", show(&item.name));
             problems.add(Problem::new(message).at(item.name_place, "not declared").hint(hint));
         } else if let Err(error) = check_name(&item.value.0) {
-            problems.add(Problem::new("this is not the name of a domain").at(item.place, error.label));
+            problems
+                .add(Problem::new("this is not the name of a domain").at(item.place, error.label));
         }
     }
     let mut domains = Vec::new();

@@ -1,5 +1,5 @@
-//! The cluster file, written: nodes in, text out. What is written reads back as the same cluster; what a cluster file cannot
-//! say is refused, never changed.
+//! The cluster file, written: nodes in, text out. What is written reads back as the same cluster;
+//! what a cluster file cannot say is refused, never changed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,8 +27,8 @@ pub enum Unwritable {
     /// A reader would refuse it: no nodes, a name that is none, a domain in two wider ones, ...
     #[error("{0}")]
     Refused(Box<Diagnostics>),
-    /// A reader would see another node: devices of one model in several sizes or apart from each other, devices that
-    /// were found and not declared.
+    /// A reader would see another node: devices of one model in several sizes or apart from each
+    /// other, devices that were found and not declared.
     #[error(
         "a cluster file cannot say what node `{0}` has: devices of one model are alike there, and have no ids"
     )]
@@ -49,11 +49,13 @@ pub fn write_cluster(cluster: &Cluster, notes: &ClusterNotes) -> Result<String, 
     }
     text.push_str("nodes:\n");
     let of = |node: &NodeSpec| notes.nodes.get(&node.name).map_or(&[][..], Vec::as_slice);
-    let bodies: Vec<String> = cluster.nodes.iter().map(|node| body(node, &cluster.levels)).collect();
+    let bodies: Vec<String> =
+        cluster.nodes.iter().map(|node| body(node, &cluster.levels)).collect();
     let mut start = 0;
     while start < bodies.len() {
-        let same =
-            |at: &usize| bodies[*at] == bodies[start] && of(&cluster.nodes[*at]) == of(&cluster.nodes[start]);
+        let same = |at: &usize| {
+            bodies[*at] == bodies[start] && of(&cluster.nodes[*at]) == of(&cluster.nodes[start])
+        };
         let end = (start + 1..bodies.len()).find(|at| !same(at)).unwrap_or(bodies.len());
         let names = cluster.nodes[start..end].iter().map(|node| node.name.as_str());
         for (index, name) in fold_names(names).iter().enumerate() {
@@ -121,7 +123,8 @@ fn devices(node: &NodeSpec) -> Vec<String> {
         return fields;
     }
     let of = |device: &Device, what: String| format!("{}: {what}", scalar(device.model.as_str()));
-    let counts: Vec<String> = kinds.iter().map(|(device, count)| of(device, count.to_string())).collect();
+    let counts: Vec<String> =
+        kinds.iter().map(|(device, count)| of(device, count.to_string())).collect();
     let mut fields = vec![format!("gpus: {{{}}}", counts.join(", "))];
     let sizes: Vec<String> =
         kinds.iter().filter_map(|(device, _)| Some(of(device, in_unit(device.memory)?))).collect();
@@ -131,8 +134,12 @@ fn devices(node: &NodeSpec) -> Vec<String> {
     fields
 }
 
-fn map<K: AsRef<str>, V: AsRef<str>>(name: &str, pairs: impl IntoIterator<Item = (K, V)>) -> String {
-    let pair = |(name, value): (K, V)| format!("{}: {}", scalar(name.as_ref()), scalar(value.as_ref()));
+fn map<K: AsRef<str>, V: AsRef<str>>(
+    name: &str,
+    pairs: impl IntoIterator<Item = (K, V)>,
+) -> String {
+    let pair =
+        |(name, value): (K, V)| format!("{}: {}", scalar(name.as_ref()), scalar(value.as_ref()));
     let pairs: Vec<String> = pairs.into_iter().map(pair).collect();
     format!("{name}: {{{}}}", pairs.join(", "))
 }
@@ -159,7 +166,8 @@ fn in_unit(bytes: Bytes) -> Option<String> {
 
 /// Text as a YAML value: a plain word where no reader could take it for something else.
 pub(crate) fn scalar(text: &str) -> String {
-    const MEANT_OTHERWISE: [&str; 9] = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
+    const MEANT_OTHERWISE: [&str; 9] =
+        ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
     let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/'))
         && !MEANT_OTHERWISE.contains(&text.to_ascii_lowercase().as_str());

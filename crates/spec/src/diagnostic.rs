@@ -1,5 +1,5 @@
-//! What is wrong with a text and where, and how people are told. Wording belongs to the readers and checks;
-//! this file only collects, orders and draws. It never decides that something is wrong.
+//! What is wrong with a text and where, and how people are told. Wording belongs to the readers and
+//! checks; this file only collects, orders and draws. It never decides that something is wrong.
 
 use std::fmt;
 use std::ops::Range;
@@ -17,7 +17,8 @@ const MAX_KEPT: usize = 20;
 pub struct Diagnostic {
     /// What is wrong, one lowercase fragment.
     pub message: String,
-    /// Line in the file, from 1; 0 when the cause is not in the file (an option, or the file as a whole).
+    /// Line in the file, from 1; 0 when the cause is not in the file (an option, or the file as a
+    /// whole).
     pub line: u32,
     /// Column in characters, from 1; 0 likewise.
     pub column: u32,
@@ -133,10 +134,15 @@ impl Problem {
     }
 
     fn draw(&self, sources: &Sources, renderer: &Renderer) -> String {
-        // 1. What to point at. A job given by options alone has an empty file: there is nothing to show of it.
+        // 1. What to point at. A job given by options alone has an empty file: there is nothing to
+        //    show of it.
         let mut marks: Vec<(Place, &str, AnnotationKind)> = Vec::new();
-        marks.extend(self.at.iter().map(|(at, label)| (*at, label.as_str(), AnnotationKind::Primary)));
-        marks.extend(self.also.iter().map(|(at, label)| (*at, label.as_str(), AnnotationKind::Context)));
+        marks.extend(
+            self.at.iter().map(|(at, label)| (*at, label.as_str(), AnnotationKind::Primary)),
+        );
+        marks.extend(
+            self.also.iter().map(|(at, label)| (*at, label.as_str(), AnnotationKind::Context)),
+        );
         marks.retain(|(place, ..)| !sources.text(place.source).trim().is_empty());
         // 2. One snippet per source.
         let mut group = Group::with_title(Level::ERROR.primary_title(self.message.as_str()));
@@ -148,19 +154,23 @@ impl Problem {
             group = group.element(snippet(sources, source, &here));
             marks = elsewhere;
         }
-        // 3. The hint. Without a snippet the renderer would still draw a gutter before it, so it goes separately.
+        // 3. The hint. Without a snippet the renderer would still draw a gutter before it, so it
+        //    goes separately.
         let hint = self.hint.as_deref();
-        let hint = hint.map(|hint| Group::with_title(Level::HELP.with_name("hint").secondary_title(hint)));
+        let hint =
+            hint.map(|hint| Group::with_title(Level::HELP.with_name("hint").secondary_title(hint)));
         let text = match (hint, alone) {
-            (Some(hint), true) => format!("{}\n{}", renderer.render(&[group]), renderer.render(&[hint])),
+            (Some(hint), true) => {
+                format!("{}\n{}", renderer.render(&[group]), renderer.render(&[hint]))
+            }
             (hint, _) => renderer.render(&std::iter::once(group).chain(hint).collect::<Vec<_>>()),
         };
         text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
     }
 }
 
-/// The lines of one source that marks stand in. Only those lines are handed to the renderer, so that a
-/// complaint about a large file costs no more than one about a small file.
+/// The lines of one source that marks stand in. Only those lines are handed to the renderer, so
+/// that a complaint about a large file costs no more than one about a small file.
 fn snippet<'a>(
     sources: &'a Sources,
     source: u32,
@@ -173,7 +183,8 @@ fn snippet<'a>(
     let from = text[..first].rfind('\n').map_or(0, |at| at + 1);
     let to = text[last..].find('\n').map_or(text.len(), |at| last + at);
     let within = |place: &Place| -> Range<usize> { place.start - from..place.end - from };
-    let mut snippet = Snippet::source(&text[from..to]).line_start(text[..from].matches('\n').count() + 1);
+    let mut snippet =
+        Snippet::source(&text[from..to]).line_start(text[..from].matches('\n').count() + 1);
     if source == Sources::FILE {
         snippet = snippet.path(sources.name());
     } else {
@@ -193,8 +204,8 @@ pub(crate) struct Problems {
 }
 
 impl Problems {
-    /// Adds a complaint. The same complaint about the same place is kept once: an option is merged over every
-    /// document, and its mistake is still one.
+    /// Adds a complaint. The same complaint about the same place is kept once: an option is merged
+    /// over every document, and its mistake is still one.
     pub(crate) fn add(&mut self, problem: Problem) {
         if self.list.contains(&problem) {
             return;
@@ -227,8 +238,9 @@ impl Problems {
 }
 
 fn public(problem: Problem, sources: &Sources) -> Diagnostic {
-    let is_shown =
-        |place: &Place| place.source == Sources::FILE && !sources.text(Sources::FILE).trim().is_empty();
+    let is_shown = |place: &Place| {
+        place.source == Sources::FILE && !sources.text(Sources::FILE).trim().is_empty()
+    };
     let in_file = problem.at.as_ref().filter(|(place, _)| is_shown(place));
     let position = in_file.map(|(place, _)| sources.position(*place));
     Diagnostic {

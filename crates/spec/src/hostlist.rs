@@ -1,5 +1,5 @@
-//! Lists of node names as Slurm and cluster files write them, both ways: `node[01-03,07]` for four names. Order is kept, so
-//! that folding and expanding give back the same list.
+//! Lists of node names as Slurm and cluster files write them, both ways: `node[01-03,07]` for four
+//! names. Order is kept, so that folding and expanding give back the same list.
 
 use crate::names::{MAX_NODES, NodePattern};
 use crate::quantity::Malformed;
@@ -7,8 +7,8 @@ use crate::quantity::Malformed;
 /// Digits that a number in brackets can have; more are left as they are.
 const MAX_DIGITS: usize = 9;
 
-/// Folds neighbours that differ in one number only: `n1, n2, n4` becomes `n[1-2,4]`. Names that fold with no neighbour stay
-/// as they are.
+/// Folds neighbours that differ in one number only: `n1, n2, n4` becomes `n[1-2,4]`. Names that
+/// fold with no neighbour stay as they are.
 #[must_use]
 pub fn fold_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut folded = Vec::new();
@@ -78,9 +78,13 @@ impl<'a> Run<'a> {
 
     /// Takes the name in, if it folds with those before it.
     fn take(&mut self, name: &'a str) -> bool {
-        let Some((before, after)) = self.around.or_else(|| around(self.first, name)) else { return false };
+        let Some((before, after)) = self.around.or_else(|| around(self.first, name)) else {
+            return false;
+        };
         if self.around.is_none() {
-            let Some(range) = within(self.first, before, after).and_then(Range::new) else { return false };
+            let Some(range) = within(self.first, before, after).and_then(Range::new) else {
+                return false;
+            };
             self.ranges.push(range);
         }
         let Some(range) = within(name, before, after).and_then(Range::new) else {
@@ -106,8 +110,8 @@ impl<'a> Run<'a> {
 
 impl<'a> Range<'a> {
     fn new(digits: &'a str) -> Option<Self> {
-        let sound =
-            (1..=MAX_DIGITS).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let sound = (1..=MAX_DIGITS).contains(&digits.len())
+            && digits.bytes().all(|byte| byte.is_ascii_digit());
         sound.then(|| digits.parse().ok()).flatten().map(|last| Self { first: digits, last })
     }
 
@@ -135,7 +139,8 @@ fn around<'a>(a: &'a str, b: &str) -> Option<(&'a str, &'a str)> {
     let before = a.get(..same)?.trim_end_matches(|letter: char| letter.is_ascii_digit());
     let (rest, other) = (&a[before.len()..], b.get(before.len()..)?);
     let same = rest.bytes().rev().zip(other.bytes().rev()).take_while(|(a, b)| a == b).count();
-    let after = rest.get(rest.len() - same..)?.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    let after =
+        rest.get(rest.len() - same..)?.trim_start_matches(|letter: char| letter.is_ascii_digit());
     Some((before, after))
 }
 

@@ -1,5 +1,6 @@
-//! Text in, checked model and diagnostics out: job documents, queue files, cluster files, facts
-//! and site files, rows of traces, and the quantities in them. This crate reads no file, no clock and no environment; texts and sites are handed in.
+//! Text in, checked model and diagnostics out: job documents, queue files, cluster files, facts and
+//! site files, rows of traces, and the quantities in them. This crate reads no file, no clock and
+//! no environment; texts and sites are handed in.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
@@ -25,7 +26,8 @@ mod trace;
 mod yaml;
 
 pub use advice::{
-    FactsFile, LineError, fact_meant_by, parse_fact_value, parse_facts, parse_facts_line, parse_site,
+    FactsFile, LineError, fact_meant_by, parse_fact_value, parse_facts, parse_facts_line,
+    parse_site,
 };
 pub use cluster::{Cluster, parse_cluster};
 pub use cluster_writer::{ClusterNotes, Unwritable, write_cluster};
@@ -42,5 +44,6 @@ pub use site::Site;
 pub use suggest::nearest;
 pub use trace::openb;
 pub use trace::{
-    Ended, RowError, TRACE_HEADER, TraceFormat, TraceJob, TraceReader, TraceRefusal, write_trace_job,
+    Ended, RowError, TRACE_HEADER, TraceFormat, TraceJob, TraceReader, TraceRefusal,
+    write_trace_job,
 };

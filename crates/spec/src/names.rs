@@ -1,5 +1,5 @@
-//! Names: of jobs, groups, queues and nodes, and ranges of node names. A name never holds a path separator,
-//! so that it can be part of a file name without care.
+//! Names: of jobs, groups, queues and nodes, and ranges of node names. A name never holds a path
+//! separator, so that it can be part of a file name without care.
 
 use crate::quantity::Malformed;
 
@@ -28,7 +28,9 @@ fn checked(text: &str, longest: usize) -> Result<String, Malformed> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if let Some(other) = text.chars().find(|c| !allowed(*c)) {
         let other = crate::diagnostic::show(&other.to_string());
-        return Err(malformed(format!("{other} is not allowed; letters, digits, `.`, `_` and `-` are")));
+        return Err(malformed(format!(
+            "{other} is not allowed; letters, digits, `.`, `_` and `-` are"
+        )));
     }
     if text.starts_with(['-', '.']) {
         return Err(malformed("a name starts with a letter, a digit or `_`"));
@@ -41,15 +43,16 @@ fn checked(text: &str, longest: usize) -> Result<String, Malformed> {
 
 /// A name made from any text, for jobs that were not given one; `None` when nothing usable is left.
 pub(crate) fn name_from(text: &str) -> Option<String> {
-    let allowed = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };
+    let allowed =
+        |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };
     let name: String = text.chars().map(allowed).collect();
     let name: String = name.trim_start_matches(['-', '.']).chars().take(MAX_NAME).collect();
     let name = name.trim_end_matches(['-', '.']);
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Node names as written: `node07`, or `node[01-04,7]`, in which several brackets multiply. Kept unexpanded,
-/// since a short text can stand for very many names.
+/// Node names as written: `node07`, or `node[01-04,7]`, in which several brackets multiply. Kept
+/// unexpanded, since a short text can stand for very many names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodePattern {
     /// Text before a bracket, and what the bracket lists.
@@ -69,7 +72,8 @@ struct Numbers {
 impl NodePattern {
     /// Parses a pattern; what it stands for are valid node names, at most [`MAX_NODES`] of them.
     pub(crate) fn parse(text: &str) -> Result<Self, Malformed> {
-        let expected = || malformed("expected a name such as `node07`, or a range such as `node[01-04]`");
+        let expected =
+            || malformed("expected a name such as `node07`, or a range such as `node[01-04]`");
         let mut pattern = Self { parts: Vec::new(), tail: String::new() };
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('[') {
@@ -83,7 +87,8 @@ impl NodePattern {
         if pattern.count() > MAX_NODES {
             return Err(malformed(format!("more than {MAX_NODES} nodes")));
         }
-        // Numbers are digits, so that one name is as valid as any other; the longest decides about length.
+        // Numbers are digits, so that one name is as valid as any other; the longest decides about
+        // length.
         let longest = pattern.parts.iter().fold(String::new(), |name, (before, numbers)| {
             let digits = numbers.iter().map(|range| range.text(range.last)).max_by_key(String::len);
             name + before + &digits.unwrap_or_default()
@@ -95,7 +100,9 @@ impl NodePattern {
     /// How many names it stands for.
     pub(crate) fn count(&self) -> usize {
         let choices = |numbers: &[Numbers]| {
-            numbers.iter().fold(0usize, |sum, range| sum.saturating_add(range.last - range.first + 1))
+            numbers
+                .iter()
+                .fold(0usize, |sum, range| sum.saturating_add(range.last - range.first + 1))
         };
         self.parts.iter().fold(1usize, |count, (_, numbers)| count.saturating_mul(choices(numbers)))
     }
@@ -104,8 +111,10 @@ impl NodePattern {
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names = vec![String::new()];
         for (before, numbers) in &self.parts {
-            let texts: Vec<String> =
-                numbers.iter().flat_map(|range| (range.first..=range.last).map(|n| range.text(n))).collect();
+            let texts: Vec<String> = numbers
+                .iter()
+                .flat_map(|range| (range.first..=range.last).map(|n| range.text(n)))
+                .collect();
             names = names
                 .iter()
                 .flat_map(|name| texts.iter().map(move |text| format!("{name}{before}{text}")))
@@ -119,7 +128,8 @@ impl Numbers {
     fn parse(part: &str) -> Result<Self, Malformed> {
         let expected = || malformed("expected numbers such as `01-04` or `1,3,5` in the brackets");
         let number = |text: &str| -> Result<usize, Malformed> {
-            let digits = (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+            let digits =
+                (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
             digits.then(|| text.parse().ok()).flatten().ok_or_else(expected)
         };
         let (low, high) = part.split_once('-').unwrap_or((part, part));

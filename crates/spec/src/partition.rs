@@ -1,5 +1,6 @@
-//! Two pools out of one cluster: batch (Slurm) and services (Kubernetes). Every node is moved into one of them, so that none
-//! can be in both. Which nodes to take is decided here; what the pools are told is not.
+//! Two pools out of one cluster: batch (Slurm) and services (Kubernetes). Every node is moved into
+//! one of them, so that none can be in both. Which nodes to take is decided here; what the pools
+//! are told is not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -50,7 +51,9 @@ pub enum PartitionError {
         nodes: usize,
     },
     /// No node would be left for services.
-    #[error("0 of {nodes} nodes are for services; at least 1 is needed, else there is nothing to partition")]
+    #[error(
+        "0 of {nodes} nodes are for services; at least 1 is needed, else there is nothing to partition"
+    )]
     NoServices {
         /// Nodes that there are.
         nodes: usize,
@@ -80,7 +83,8 @@ pub enum PartitionError {
         value: String,
         /// Nodes that there are.
         nodes: usize,
-        /// What is near: values of that label with the number of nodes, else the labels that there are.
+        /// What is near: values of that label with the number of nodes, else the labels that there
+        /// are.
         known: Option<String>,
     },
 }
@@ -104,7 +108,8 @@ pub fn partition(cluster: Cluster, choice: &Choice) -> Result<Partition, Partiti
 
     // 2. Each is taken out of what is left: a value cannot be moved twice.
     let mut left: Vec<Option<NodeSpec>> = cluster.nodes.into_iter().map(Some).collect();
-    let services: Vec<NodeSpec> = chosen.iter().filter_map(|index| left.get_mut(*index)?.take()).collect();
+    let services: Vec<NodeSpec> =
+        chosen.iter().filter_map(|index| left.get_mut(*index)?.take()).collect();
     let batch: Vec<NodeSpec> = left.into_iter().flatten().collect();
 
     // 3. What that breaks.
@@ -125,7 +130,8 @@ fn in_bounds(chosen: usize, nodes: usize) -> Result<(), PartitionError> {
 }
 
 fn named(cluster: &Cluster, list: &str) -> Result<BTreeSet<usize>, PartitionError> {
-    let names = expand_names(list).map_err(|why| PartitionError::Names { list: list.to_owned(), why })?;
+    let names =
+        expand_names(list).map_err(|why| PartitionError::Names { list: list.to_owned(), why })?;
     let known: BTreeMap<&str, usize> =
         cluster.nodes.iter().enumerate().map(|(index, node)| (node.name.as_str(), index)).collect();
     let index = |name: String| match known.get(name.as_str()) {
@@ -140,8 +146,13 @@ fn named(cluster: &Cluster, list: &str) -> Result<BTreeSet<usize>, PartitionErro
 
 fn labelled(cluster: &Cluster, name: &str, value: &str) -> Result<BTreeSet<usize>, PartitionError> {
     let has = |node: &NodeSpec| node.labels.get(name).is_some_and(|found| **found == *value);
-    let chosen: BTreeSet<usize> =
-        cluster.nodes.iter().enumerate().filter(|(_, node)| has(node)).map(|(index, _)| index).collect();
+    let chosen: BTreeSet<usize> = cluster
+        .nodes
+        .iter()
+        .enumerate()
+        .filter(|(_, node)| has(node))
+        .map(|(index, _)| index)
+        .collect();
     if !chosen.is_empty() {
         return Ok(chosen);
     }
@@ -154,19 +165,27 @@ fn labelled(cluster: &Cluster, name: &str, value: &str) -> Result<BTreeSet<usize
         }
     }
     let list = |words: Vec<String>| (!words.is_empty()).then(|| words.join(", "));
-    let known = list(values.into_iter().map(|(label, count)| format!("{label} ({count})")).collect())
-        .or_else(|| list(names.into_iter().collect()).map(|names| format!("the labels {names}")));
+    let known =
+        list(values.into_iter().map(|(label, count)| format!("{label} ({count})")).collect())
+            .or_else(|| {
+                list(names.into_iter().collect()).map(|names| format!("the labels {names}"))
+            });
     let (name, value) = (name.to_owned(), value.to_owned());
     Err(PartitionError::UnknownLabel { name, value, nodes: cluster.nodes.len(), known })
 }
 
 /// Domains with nodes on both sides.
-fn broken(levels: &[Arc<str>], batch: &[NodeSpec], services: &[NodeSpec]) -> Vec<(Arc<str>, Arc<str>)> {
+fn broken(
+    levels: &[Arc<str>],
+    batch: &[NodeSpec],
+    services: &[NodeSpec],
+) -> Vec<(Arc<str>, Arc<str>)> {
     let domains = |nodes: &[NodeSpec], level: usize| -> BTreeSet<Arc<str>> {
         nodes.iter().filter_map(|node| node.domains.get(level).cloned()).collect()
     };
     let of_level = |(index, level): (usize, &Arc<str>)| {
-        let both: Vec<_> = domains(batch, index).intersection(&domains(services, index)).cloned().collect();
+        let both: Vec<_> =
+            domains(batch, index).intersection(&domains(services, index)).cloned().collect();
         both.into_iter().map(|domain| (Arc::clone(level), domain)).collect::<Vec<_>>()
     };
     levels.iter().enumerate().flat_map(of_level).collect()
@@ -178,12 +197,13 @@ enum Tree {
     Domain { level: usize, size: usize, inside: Vec<Tree> },
 }
 
-/// Cost of a broken domain, before its level is added: the number of broken domains decides, and among equals the narrower
-/// ones are spared, since it is in them that gangs are placed.
+/// Cost of a broken domain, before its level is added: the number of broken domains decides, and
+/// among equals the narrower ones are spared, since it is in them that gangs are placed.
 const BROKEN: u64 = 1 << 32;
 
-/// So many nodes that the fewest domains are broken: whole domains where they add up, and among equals ([`BROKEN`]) the
-/// last of the file. A knapsack over the tree of domains; its cost is nodes × chosen at worst.
+/// So many nodes that the fewest domains are broken: whole domains where they add up, and among
+/// equals ([`BROKEN`]) the last of the file. A knapsack over the tree of domains; its cost is nodes
+/// × chosen at worst.
 fn choose(cluster: &Cluster, count: usize) -> BTreeSet<usize> {
     let inside = trees(cluster, &(0..cluster.nodes.len()).collect::<Vec<_>>(), 0);
     let mut chosen = BTreeSet::new();
@@ -206,14 +226,17 @@ fn trees(cluster: &Cluster, nodes: &[usize], level: usize) -> Vec<Tree> {
         }
     }
     let tree = |(domain, nodes): (Option<&Arc<str>>, Vec<usize>)| match domain {
-        Some(_) => Tree::Domain { level, size: nodes.len(), inside: trees(cluster, &nodes, level + 1) },
+        Some(_) => {
+            Tree::Domain { level, size: nodes.len(), inside: trees(cluster, &nodes, level + 1) }
+        }
         None => Tree::Node(nodes[0]),
     };
     groups.into_iter().map(tree).collect()
 }
 
 impl Tree {
-    /// By how many of its nodes are taken, up to a limit: what the domains that this breaks cost at least.
+    /// By how many of its nodes are taken, up to a limit: what the domains that this breaks cost at
+    /// least.
     fn costs(&self, limit: usize) -> Vec<u64> {
         let Self::Domain { level, size, inside } = self else { return vec![0; 1 + limit.min(1)] };
         let mut costs = sums(inside, limit).pop().unwrap_or_default();
@@ -246,8 +269,9 @@ fn take_from(trees: &[Tree], count: usize, chosen: &mut BTreeSet<usize>) {
     let mut rest = count;
     for (tree, (before, after)) in trees.iter().zip(sums.iter().zip(&sums[1..])).rev() {
         let costs = tree.costs(rest);
-        let fits =
-            |taken: &usize| before.get(rest - taken).is_some_and(|cost| cost + costs[*taken] == after[rest]);
+        let fits = |taken: &usize| {
+            before.get(rest - taken).is_some_and(|cost| cost + costs[*taken] == after[rest])
+        };
         let taken = (0..costs.len()).rev().find(fits).expect("the sum was made of one of these");
         match tree {
             Tree::Node(index) if taken == 1 => drop(chosen.insert(*index)),

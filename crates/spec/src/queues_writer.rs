@@ -1,5 +1,5 @@
-//! The queue file, written: a tree in, text out. What is written reads back as the same tree; what a queue file cannot say is
-//! refused, never changed.
+//! The queue file, written: a tree in, text out. What is written reads back as the same tree; what
+//! a queue file cannot say is refused, never changed.
 
 use std::fmt::Write as _;
 
@@ -54,7 +54,8 @@ pub fn write_queues(tree: &QueueTree, heading: &[String]) -> Result<String, Unwr
     }
     if let Some(defragment) = &tree.defragment {
         let every = span_text(defragment.every);
-        let _ = writeln!(text, "defragment: {{gpu-hours: {}, every: {every}}}", defragment.gpu_hours);
+        let _ =
+            writeln!(text, "defragment: {{gpu-hours: {}, every: {every}}}", defragment.gpu_hours);
     }
     match tree.patience {
         Some(QueueTree::PATIENCE) => {}
@@ -71,7 +72,8 @@ pub fn write_queues(tree: &QueueTree, heading: &[String]) -> Result<String, Unwr
     queues(&mut text, &tree.queues, 1);
 
     // 2. It is what it says.
-    let read = parse_queues(&text, None).map_err(|error| UnwritableQueues::Refused(Box::new(error)))?;
+    let read =
+        parse_queues(&text, None).map_err(|error| UnwritableQueues::Refused(Box::new(error)))?;
     if read == *tree { Ok(text) } else { Err(UnwritableQueues::Differs) }
 }
 
@@ -95,11 +97,15 @@ fn queues(text: &mut String, all: &[QueueSpec], depth: usize) {
 /// Fields of a queue but those below it, as a value on one line each.
 fn fields(queue: &QueueSpec) -> Vec<String> {
     let mut fields = vec![format!("name: {}", scalar(&queue.name))];
-    let mut say =
-        |name: &str, value: Option<String>| fields.extend(value.map(|value| format!("{name}: {value}")));
+    let mut say = |name: &str, value: Option<String>| {
+        fields.extend(value.map(|value| format!("{name}: {value}")))
+    };
     say("weight", (queue.weight != 1).then(|| queue.weight.to_string()));
-    let quota: Vec<String> =
-        queue.quota.iter().map(|(model, gpus)| format!("{}: {gpus}", scalar(model.as_str()))).collect();
+    let quota: Vec<String> = queue
+        .quota
+        .iter()
+        .map(|(model, gpus)| format!("{}: {gpus}", scalar(model.as_str())))
+        .collect();
     say("quota", (!quota.is_empty()).then(|| format!("{{{}}}", quota.join(", "))));
     say("borrow", queue.borrow.map(|gpus| gpus.to_string()));
     say("lend", queue.lend.map(|gpus| gpus.to_string()));
@@ -111,8 +117,10 @@ fn fields(queue: &QueueSpec) -> Vec<String> {
         ("time", queue.limits.time.map(span_text)),
         ("borrowed-time", queue.limits.borrowed_time.map(span_text)),
     ];
-    let limits: Vec<String> =
-        limits.into_iter().filter_map(|(name, limit)| Some(format!("{name}: {}", limit?))).collect();
+    let limits: Vec<String> = limits
+        .into_iter()
+        .filter_map(|(name, limit)| Some(format!("{name}: {}", limit?)))
+        .collect();
     say("limits", (!limits.is_empty()).then(|| format!("{{{}}}", limits.join(", "))));
     say("budget", queue.budget.as_ref().map(budget));
     say("protect", queue.protect.map(protection));
@@ -138,7 +146,8 @@ fn list<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
 }
 
 fn budget(budget: &Budget) -> String {
-    let hours = [("gpu-hours", budget.gpu_hours), ("gpu-hours-per-user", budget.gpu_hours_per_user)];
+    let hours =
+        [("gpu-hours", budget.gpu_hours), ("gpu-hours-per-user", budget.gpu_hours_per_user)];
     let mut fields: Vec<String> =
         hours.into_iter().filter_map(|(name, hours)| Some(format!("{name}: {}", hours?))).collect();
     fields.push(format!("every: {}", span_text(budget.every)));

@@ -1,4 +1,5 @@
-//! JSON Schemas for editors. Made from the same field lists that the readers use, so they cannot fall behind.
+//! JSON Schemas for editors. Made from the same field lists that the readers use, so they cannot
+//! fall behind.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;

@@ -1,12 +1,13 @@
-//! What a submission is checked against: who submits, which nodes there are, which queues. Borrowed from
-//! whoever knows; nothing here looks anything up.
+//! What a submission is checked against: who submits, which nodes there are, which queues. Borrowed
+//! from whoever knows; nothing here looks anything up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::{GpuModel, NodeSpec, QueueName, QueueSpec, QueueTree, UserName, WindowName};
 
-/// The surroundings of a check. Without any node nothing about capacity, models and labels is checked.
+/// The surroundings of a check. Without any node nothing about capacity, models and labels is
+/// checked.
 #[derive(Clone, Debug)]
 pub struct Site<'a> {
     /// Who submits.
@@ -17,9 +18,11 @@ pub struct Site<'a> {
     pub(crate) models: BTreeMap<&'a GpuModel, u64>,
     /// Topology levels, widest first, without the node.
     pub(crate) levels: Vec<Arc<str>>,
-    /// Path of every leaf queue, in file order; `None` when nobody knows, and then their names are not checked.
+    /// Path of every leaf queue, in file order; `None` when nobody knows, and then their names are
+    /// not checked.
     pub(crate) leaves: Option<Vec<QueueName>>,
-    /// Advance reservations, by name; `None` when nobody knows, and then their names are not checked.
+    /// Advance reservations, by name; `None` when nobody knows, and then their names are not
+    /// checked.
     pub(crate) windows: Option<Vec<WindowName>>,
     /// Leaf of a job that names none.
     pub(crate) default_queue: &'a QueueName,
@@ -36,7 +39,11 @@ pub(crate) struct Host<'a> {
 
 impl<'a> Site<'a> {
     /// A site of these nodes and queues.
-    pub fn new(user: UserName, nodes: impl IntoIterator<Item = &'a NodeSpec>, queues: &'a QueueTree) -> Self {
+    pub fn new(
+        user: UserName,
+        nodes: impl IntoIterator<Item = &'a NodeSpec>,
+        queues: &'a QueueTree,
+    ) -> Self {
         let hosts: Vec<Host<'a>> = nodes.into_iter().map(host).collect();
         let mut models = BTreeMap::new();
         for (model, count) in hosts.iter().flat_map(|host| &host.gpus) {
@@ -56,10 +63,20 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Where somebody else decides: neither nodes nor queues are known, and only what a job says by itself is checked.
+    /// Where somebody else decides: neither nodes nor queues are known, and only what a job says by
+    /// itself is checked.
     pub fn unknown(user: UserName, default_queue: &'a QueueName) -> Self {
         let (hosts, models, levels) = (Vec::new(), BTreeMap::new(), Vec::new());
-        Self { user, hosts, models, levels, leaves: None, windows: None, default_queue, queues: None }
+        Self {
+            user,
+            hosts,
+            models,
+            levels,
+            leaves: None,
+            windows: None,
+            default_queue,
+            queues: None,
+        }
     }
 
     /// With these topology levels, widest first, without the node.

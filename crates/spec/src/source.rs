@@ -1,5 +1,5 @@
-//! Where a value was written: a range of the file, or of a command-line option. Places are what diagnostics
-//! point at. Nothing here reads a file; texts are handed in.
+//! Where a value was written: a range of the file, or of a command-line option. Places are what
+//! diagnostics point at. Nothing here reads a file; texts are handed in.
 
 /// A byte range of one of the [`Sources`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

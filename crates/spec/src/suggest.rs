@@ -1,7 +1,7 @@
 //! The nearest known name to a mistyped one. Pure text; it knows no fields.
 
-/// Edits between two words: insert, delete, replace, and swap of neighbours (optimal string alignment).
-/// Words are compared to 64 characters: no name is longer, and the cost stays bounded.
+/// Edits between two words: insert, delete, replace, and swap of neighbours (optimal string
+/// alignment). Words are compared to 64 characters: no name is longer, and the cost stays bounded.
 pub(crate) fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().take(64).collect();
     let b: Vec<char> = b.chars().take(64).collect();
@@ -22,15 +22,18 @@ pub(crate) fn distance(a: &str, b: &str) -> usize {
     last[b.len()]
 }
 
-/// The candidate that a person most likely meant, if any is near: at most a third of the letters differ.
-/// Case, `_` and `-` do not count. Ties go to the candidate named first.
+/// The candidate that a person most likely meant, if any is near: at most a third of the letters
+/// differ. Case, `_` and `-` do not count. Ties go to the candidate named first.
 #[must_use]
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| text.to_lowercase().replace('_', "-");
     let word = plain(word);
     let far = (word.chars().count() / 3).max(1);
-    let near = candidates.into_iter().map(|candidate| (distance(&word, &plain(candidate)), candidate));
-    near.filter(|(edits, _)| *edits <= far).min_by_key(|(edits, _)| *edits).map(|(_, candidate)| candidate)
+    let near =
+        candidates.into_iter().map(|candidate| (distance(&word, &plain(candidate)), candidate));
+    near.filter(|(edits, _)| *edits <= far)
+        .min_by_key(|(edits, _)| *edits)
+        .map(|(_, candidate)| candidate)
 }
 
 #[cfg(test)]
@@ -54,9 +57,13 @@ mod tests {
 
     #[test]
     fn distance_counts_edits() {
-        for (a, b, edits) in
-            [("", "", 0), ("", "abc", 3), ("abc", "acb", 1), ("h1000", "h100", 1), ("kitten", "sitting", 3)]
-        {
+        for (a, b, edits) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("abc", "acb", 1),
+            ("h1000", "h100", 1),
+            ("kitten", "sitting", 3),
+        ] {
             assert_eq!(distance(a, b), edits, "{a} {b}");
             assert_eq!(distance(b, a), edits, "{b} {a}");
         }

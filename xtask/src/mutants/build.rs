@@ -1,6 +1,7 @@
-//! One program with every deliberate bug in it, each behind a number (mutant schemata; Untch, Offutt and Harrold, "Mutation
-//! analysis using mutant schemata", 1993): built once, so that a hundred bugs cost one build. The sources are copied to a
-//! folder of their own; the working tree stays as it is.
+//! One program with every deliberate bug in it, each behind a number (mutant schemata; Untch,
+//! Offutt and Harrold, "Mutation analysis using mutant schemata", 1993): built once, so that a
+//! hundred bugs cost one build. The sources are copied to a folder of their own; the working tree
+//! stays as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,7 +32,8 @@ pub mod mutant {
 
 /// Copies, changes, builds; answers the program.
 pub fn build(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<PathBuf> {
-    // 1. The tree, with every mutant of every file. What is the same stays untouched, so that it is not built again.
+    // 1. The tree, with every mutant of every file. What is the same stays untouched, so that it is
+    //    not built again.
     let tree = scratch.join("tree");
     let mut by_file: BTreeMap<&str, Vec<(usize, &Mutant)>> = BTreeMap::new();
     for (number, mutant) in (1..).zip(mutants) {
@@ -52,7 +54,8 @@ pub fn build(root: &Path, scratch: &Path, mutants: &[Mutant]) -> Result<PathBuf>
         bail!("mutant {}: there is no file {file}", mutants[0].1.name);
     }
     forget_others(&tree, &tree, &files.into_iter().collect())?;
-    // 2. The program, as fast as can be and without debug assertions: what finds a bug is an account or a transcript.
+    // 2. The program, as fast as can be and without debug assertions: what finds a bug is an
+    //    account or a transcript.
     let built = scratch.join("build");
     let ran = Command::new(cargo())
         .args(["build", "--quiet", "--release", "--package", "xtask", "--example", "hunt"])

@@ -1,6 +1,6 @@
-//! `cargo xtask mutants`: are bugs found? Puts each deliberate bug of `xtask/mutants/` into a copy of the engine, plays stories
-//! and scenarios on it, and compares what finds it with what is promised. Fails where a promise is not kept, and where a
-//! text to be changed is no longer there.
+//! `cargo xtask mutants`: are bugs found? Puts each deliberate bug of `xtask/mutants/` into a copy
+//! of the engine, plays stories and scenarios on it, and compares what finds it with what is
+//! promised. Fails where a promise is not kept, and where a text to be changed is no longer there.
 
 mod build;
 mod notes;
@@ -39,11 +39,13 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     let asked = asked(args)?;
     // 1. All mutants are built in, so that which are asked for changes nothing.
     let mutants = tables(root)?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
     println!("building {} mutants in one program", mutants.len());
     let scratch = target.join("mutants");
     let program = build::build(root, &scratch, &mutants)?;
-    // 2. Without any, nothing may be found. The scenarios are those of the copy: who works on goes on working.
+    // 2. Without any, nothing may be found. The scenarios are those of the copy: who works on goes
+    //    on working.
     let scenarios = scratch.join("tree/scenarios");
     let sound = hunt(&program, 0, asked.seeds, &scenarios)?;
     if sound.story.is_some() || !sound.scenarios.is_empty() {
@@ -53,7 +55,8 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     let is_asked = |mutant: &Mutant| {
         asked.names.is_empty() || asked.names.iter().any(|name| mutant.name.contains(name.as_str()))
     };
-    let chosen: Vec<(usize, &Mutant)> = (1..).zip(&mutants).filter(|(_, mutant)| is_asked(mutant)).collect();
+    let chosen: Vec<(usize, &Mutant)> =
+        (1..).zip(&mutants).filter(|(_, mutant)| is_asked(mutant)).collect();
     let outcomes = hunt_all(&program, &chosen, &asked, &scenarios)?;
     // 4. What came of it.
     let is_whole = chosen.len() == mutants.len();
@@ -62,7 +65,8 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     complaints.extend(notes::unfounded(&notes, &mutants));
     complaints.extend(notes::refuted(&notes, &outcomes, is_whole));
     let found = scratch.join("found.tsv");
-    fs::write(&found, report::found(&outcomes)).with_context(|| format!("writing {}", found.display()))?;
+    fs::write(&found, report::found(&outcomes))
+        .with_context(|| format!("writing {}", found.display()))?;
     println!("what found what stands in {}", found.display());
     println!("{}", report::summary(&outcomes, asked.seeds));
     if asked.write && is_whole {
@@ -103,7 +107,9 @@ fn tables(root: &Path) -> Result<Vec<Mutant>> {
     let mut files: Vec<_> =
         fs::read_dir(root.join(TABLES))?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     files.sort();
-    for path in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "txt")) {
+    for path in
+        files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
+    {
         let text = fs::read_to_string(path)?;
         mutants.extend(table::parse(&text).with_context(|| path.display().to_string())?);
     }
@@ -151,7 +157,11 @@ fn hunt(program: &Path, number: usize, seeds: u64, scenarios: &Path) -> Result<O
         .output()
         .context("the mutants did not start")?;
     if !ran.status.success() {
-        bail!("mutant number {number} ended with {}: {}", ran.status, String::from_utf8_lossy(&ran.stderr));
+        bail!(
+            "mutant number {number} ended with {}: {}",
+            ran.status,
+            String::from_utf8_lossy(&ran.stderr)
+        );
     }
     Outcome::read(&String::from_utf8_lossy(&ran.stdout))
 }
@@ -160,7 +170,8 @@ fn hunt(program: &Path, number: usize, seeds: u64, scenarios: &Path) -> Result<O
 mod tests {
     use super::*;
 
-    /// What changes the engine's text must change the mutant's, or nobody knows any more whether bugs are found.
+    /// What changes the engine's text must change the mutant's, or nobody knows any more whether
+    /// bugs are found.
     #[test]
     fn every_mutant_still_finds_its_text_exactly_once() {
         let root = crate::root();
@@ -176,7 +187,8 @@ mod tests {
         assert!(mutants.len() >= 20, "{} mutants", mutants.len());
     }
 
-    /// A scenario that nothing can fail is a picture; one that notices what others do costs a reader's time, and says why.
+    /// A scenario that nothing can fail is a picture; one that notices what others do costs a
+    /// reader's time, and says why.
     #[test]
     fn every_scenario_says_what_it_alone_notices_or_beside_whom_it_stands() {
         let root = crate::root();

@@ -1,6 +1,7 @@
-//! What every scenario says of the mutants that it notices: `# mutant:` names those that no other scenario notices, `# beside:`
-//! another scenario that notices the same, and why this one stands beside it. Reads, and holds both against what a run found;
-//! it must not know how a mutant is found.
+//! What every scenario says of the mutants that it notices: `# mutant:` names those that no other
+//! scenario notices, `# beside:` another scenario that notices the same, and why this one stands
+//! beside it. Reads, and holds both against what a run found; it must not know how a mutant is
+//! found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -29,7 +30,8 @@ impl Note {
                 note.mutants.extend(names.split(", ").map(str::to_owned));
             }
             let other = line.strip_prefix("# beside: ").and_then(|beside| beside.split_once(": "));
-            note.beside = other.map(|(other, why)| (other.to_owned(), why.to_owned())).or(note.beside.take());
+            note.beside =
+                other.map(|(other, why)| (other.to_owned(), why.to_owned())).or(note.beside.take());
         }
         note
     }
@@ -64,11 +66,15 @@ pub fn unfounded(notes: &BTreeMap<String, Note>, mutants: &[Mutant]) -> Vec<Stri
             ));
         }
         let unknown = note.mutants.iter().filter(|mutant| !names.contains(mutant.as_str()));
-        complaints.extend(unknown.map(|mutant| format!("{scenario}: no table has mutant {mutant}")));
-        if let Some((other, _)) =
-            note.beside.as_ref().filter(|(other, _)| !notes.contains_key(other) || other == scenario)
+        complaints
+            .extend(unknown.map(|mutant| format!("{scenario}: no table has mutant {mutant}")));
+        if let Some((other, _)) = note
+            .beside
+            .as_ref()
+            .filter(|(other, _)| !notes.contains_key(other) || other == scenario)
         {
-            complaints.push(format!("{scenario}: stands beside {other}, which is no other scenario"));
+            complaints
+                .push(format!("{scenario}: stands beside {other}, which is no other scenario"));
         }
     }
     complaints
@@ -83,7 +89,9 @@ pub fn refuted(
     let mut complaints = Vec::new();
     for (scenario, note) in notes {
         // 1. What it names, it notices, and nobody else does.
-        for (mutant, outcome) in outcomes.iter().filter(|(mutant, _)| note.mutants.contains(&mutant.name)) {
+        for (mutant, outcome) in
+            outcomes.iter().filter(|(mutant, _)| note.mutants.contains(&mutant.name))
+        {
             match outcome.alone() {
                 Some(only) if only == scenario => {}
                 _ if !outcome.scenarios.contains(scenario) => {
@@ -98,12 +106,16 @@ pub fn refuted(
         }
         // 2. Whom it stands beside notices something that it notices, too.
         let both = |other: &String| {
-            let noticed =
-                |outcome: &Outcome| outcome.scenarios.contains(scenario) && outcome.scenarios.contains(other);
+            let noticed = |outcome: &Outcome| {
+                outcome.scenarios.contains(scenario) && outcome.scenarios.contains(other)
+            };
             outcomes.iter().any(|(_, outcome)| noticed(outcome))
         };
-        if let Some((other, _)) = note.beside.as_ref().filter(|(other, _)| is_whole && !both(other)) {
-            complaints.push(format!("{scenario}: stands beside {other}, and no mutant is noticed by both"));
+        if let Some((other, _)) = note.beside.as_ref().filter(|(other, _)| is_whole && !both(other))
+        {
+            complaints.push(format!(
+                "{scenario}: stands beside {other}, and no mutant is noticed by both"
+            ));
         }
     }
     complaints
@@ -118,7 +130,10 @@ mod tests {
     }
 
     fn found(scenarios: &[&str]) -> Outcome {
-        Outcome { scenarios: scenarios.iter().map(|name| (*name).to_owned()).collect(), ..Outcome::default() }
+        Outcome {
+            scenarios: scenarios.iter().map(|name| (*name).to_owned()).collect(),
+            ..Outcome::default()
+        }
     }
 
     /// The notes of scripts by name.
@@ -148,7 +163,8 @@ mod tests {
         let check = |outcome: Outcome, expected: &[&str]| {
             let notes = notes(&[("a/one", "# mutant: m\n"), ("a/two", "# beside: a/one: why\n")]);
             let (mutant, other) = (mutant("m"), mutant("n"));
-            let told = refuted(&notes, &[(&mutant, outcome), (&other, found(&["a/one", "a/two"]))], true);
+            let told =
+                refuted(&notes, &[(&mutant, outcome), (&other, found(&["a/one", "a/two"]))], true);
             assert_eq!(told, expected);
         };
         check(found(&["a/one"]), &[]);

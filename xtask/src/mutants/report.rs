@@ -1,5 +1,5 @@
-//! What found which mutant, compared with what the tables promise, as lines and as a table of docs/proof.md. It must not know
-//! what scenarios say of themselves.
+//! What found which mutant, compared with what the tables promise, as lines and as a table of
+//! docs/proof.md. It must not know what scenarios say of themselves.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -34,7 +34,8 @@ impl Outcome {
             let mut words = line.splitn(3, '\t');
             match (words.next(), words.next(), words.next()) {
                 (Some("story"), Some(seed), Some(what)) => {
-                    outcome.story = Some((seed.parse().context("a seed is a number")?, what.to_owned()));
+                    outcome.story =
+                        Some((seed.parse().context("a seed is a number")?, what.to_owned()));
                 }
                 (Some("scenario"), Some(name), _) => outcome.scenarios.push(name.to_owned()),
                 (Some("left"), ..) => outcome.is_cut = true,
@@ -61,14 +62,17 @@ pub fn line(mutant: &Mutant, outcome: &Outcome) -> String {
     let scenarios = match &outcome.scenarios[..] {
         [] => "no scenario".to_owned(),
         [only] if !outcome.is_cut => format!("only {only}"),
-        many => format!("{} scenarios{}", many.len(), if outcome.is_cut { " and more" } else { "" }),
+        many => {
+            format!("{} scenarios{}", many.len(), if outcome.is_cut { " and more" } else { "" })
+        }
     };
     format!("{}: {scenarios}; {story}", mutant.name)
 }
 
 /// How many of all were found by what.
 pub fn summary(outcomes: &[(&Mutant, Outcome)], seeds: u64) -> String {
-    let count = |is: &dyn Fn(&Outcome) -> bool| outcomes.iter().filter(|(_, outcome)| is(outcome)).count();
+    let count =
+        |is: &dyn Fn(&Outcome) -> bool| outcomes.iter().filter(|(_, outcome)| is(outcome)).count();
     format!(
         "{} mutants: stories find {} within {seeds} seeds, scenarios {}, neither {}",
         outcomes.len(),
@@ -86,7 +90,8 @@ pub fn broken(outcomes: &[(&Mutant, Outcome)], seeds: u64) -> Vec<String> {
         match &mutant.found {
             // Fewer seeds than promised say nothing.
             Found::Within(most) if seed.map_or(seeds >= *most, |seed| seed >= *most) => {
-                let found = seed.map_or(format!("not in {seeds}"), |seed| format!("at seed {seed}"));
+                let found =
+                    seed.map_or(format!("not in {seeds}"), |seed| format!("at seed {seed}"));
                 complaints.push(format!("{name}: stories find it {found}, and not within {most}"));
             }
             Found::Scenarios if outcome.scenarios.is_empty() => {
@@ -117,7 +122,11 @@ pub fn found(outcomes: &[(&Mutant, Outcome)]) -> String {
 /// Writes the table into the page.
 pub fn write(root: &Path, outcomes: &[(&Mutant, Outcome)], seeds: u64) -> Result<()> {
     let git = |args: &[&str]| -> Result<String> {
-        let ran = Command::new("git").args(args).current_dir(root).output().context("git did not start")?;
+        let ran = Command::new("git")
+            .args(args)
+            .current_dir(root)
+            .output()
+            .context("git did not start")?;
         Ok(String::from_utf8_lossy(&ran.stdout).trim().to_owned())
     };
     let mut table = format!(
@@ -127,7 +136,9 @@ pub fn write(root: &Path, outcomes: &[(&Mutant, Outcome)], seeds: u64) -> Result
     );
     for (mutant, outcome) in outcomes {
         let story = match (&mutant.found, &outcome.story) {
-            (Found::Within(most), Some((seed, _))) => format!("seed {seed}, promised within {most}"),
+            (Found::Within(most), Some((seed, _))) => {
+                format!("seed {seed}, promised within {most}")
+            }
             (Found::Within(most), None) => format!("not in {seeds}, promised within {most}"),
             (_, Some((seed, _))) => format!("seed {seed}"),
             (_, None) => "–".to_owned(),
@@ -146,7 +157,8 @@ pub fn write(root: &Path, outcomes: &[(&Mutant, Outcome)], seeds: u64) -> Result
     let text = fs::read_to_string(&page).with_context(|| format!("reading {PAGE}"))?;
     let (head, rest) =
         text.split_once(BEGIN).with_context(|| format!("{PAGE} has no place for the table"))?;
-    let (_, tail) = rest.split_once(END).with_context(|| format!("{PAGE} has no end of the table"))?;
+    let (_, tail) =
+        rest.split_once(END).with_context(|| format!("{PAGE} has no end of the table"))?;
     fs::write(&page, format!("{head}{BEGIN}{table}{END}{tail}"))?;
     println!("wrote {PAGE}");
     Ok(())

@@ -1,5 +1,5 @@
-//! Deliberate bugs as data: what each breaks, in which file, which text becomes which, and what finds it. Reads text and
-//! finds places; it must not build or run anything.
+//! Deliberate bugs as data: what each breaks, in which file, which text becomes which, and what
+//! finds it. Reads text and finds places; it must not build or run anything.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -40,7 +40,8 @@ impl Mutant {
     /// Where its text stands in the text of its file.
     ///
     /// # Errors
-    /// It is not there exactly once, or is a `let`: behind an `if`, that names nothing for what follows.
+    /// It is not there exactly once, or is a `let`: behind an `if`, that names nothing for what
+    /// follows.
     pub fn place(&self, text: &str) -> Result<Range<usize>> {
         if self.before.starts_with("let ") {
             bail!("mutant {}: its text is a `let`; take the expression after it", self.name);
@@ -48,7 +49,9 @@ impl Mutant {
         let places = find(text, &self.before);
         match &places[..] {
             [one] => Ok(one.clone()),
-            [] => bail!("mutant {}: {} no longer has the text\n{}", self.name, self.file, self.before),
+            [] => {
+                bail!("mutant {}: {} no longer has the text\n{}", self.name, self.file, self.before)
+            }
             many => bail!("mutant {}: {} has the text {} times", self.name, self.file, many.len()),
         }
     }
@@ -56,11 +59,12 @@ impl Mutant {
 
 /// A mutant and its number.
 type Numbered<'m> = (usize, &'m Mutant);
-/// A text that mutants change, and those: several may change the same text, and one a part of what another changes.
+/// A text that mutants change, and those: several may change the same text, and one a part of what
+/// another changes.
 type Place<'m> = (Range<usize>, Vec<Numbered<'m>>);
 
-/// A part of a text with every mutant in it, of which the number that is on chooses one. An expression stands in brackets.
-/// Places are in order of their beginnings, the longer first.
+/// A part of a text with every mutant in it, of which the number that is on chooses one. An
+/// expression stands in brackets. Places are in order of their beginnings, the longer first.
 fn choices(text: &str, part: Range<usize>, places: &[Place]) -> String {
     let (mut changed, mut at, mut rest) = (String::new(), part.start, places);
     while let [(range, mutants), after @ ..] = rest {
@@ -69,7 +73,8 @@ fn choices(text: &str, part: Range<usize>, places: &[Place]) -> String {
         let is_expression = !text[range.clone()].ends_with([';', '}']);
         changed.push_str(if is_expression { "(" } else { "" });
         for (number, mutant) in mutants {
-            let branch = format!("if ::muster_model::mutant::is({number}) {{ {} }} else ", mutant.after);
+            let branch =
+                format!("if ::muster_model::mutant::is({number}) {{ {} }} else ", mutant.after);
             changed.push_str(&branch);
         }
         let original = choices(text, range.clone(), &after[..within]);
@@ -95,7 +100,8 @@ fn find(text: &str, wanted: &str) -> Vec<Range<usize>> {
 /// The text of a file with every mutant of it, each behind its number.
 ///
 /// # Errors
-/// A mutant whose text is not there exactly once, or two whose texts overlap and neither is a part of the other.
+/// A mutant whose text is not there exactly once, or two whose texts overlap and neither is a part
+/// of the other.
 pub fn apply(text: &str, mutants: &[Numbered]) -> Result<String> {
     let mut places: BTreeMap<(usize, Reverse<usize>), Vec<Numbered>> = BTreeMap::new();
     for (number, mutant) in mutants {
@@ -107,7 +113,11 @@ pub fn apply(text: &str, mutants: &[Numbered]) -> Result<String> {
     for (at, (one, mutants)) in places.iter().enumerate() {
         let overlaps = |other: &Range<usize>| other.start < one.end && other.end > one.end;
         if let Some((_, others)) = places[at..].iter().find(|(other, _)| overlaps(other)) {
-            bail!("mutants {} and {} change a part of the same text", mutants[0].1.name, others[0].1.name);
+            bail!(
+                "mutants {} and {} change a part of the same text",
+                mutants[0].1.name,
+                others[0].1.name
+            );
         }
     }
     Ok(choices(text, 0..text.len(), &places))
@@ -128,7 +138,8 @@ pub fn parse(text: &str) -> Result<Vec<Mutant>> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let mutant = mutants.last_mut().with_context(|| format!("{}: before the first name", at()))?;
+        let mutant =
+            mutants.last_mut().with_context(|| format!("{}: before the first name", at()))?;
         let add = |to: &mut String, line: &str| {
             to.push_str(line);
             to.push('\n');
@@ -136,7 +147,10 @@ pub fn parse(text: &str) -> Result<Vec<Mutant>> {
         match line.split_at_checked(2) {
             Some(("- ", rest)) => add(&mut mutant.before, rest),
             Some(("+ ", rest)) => add(&mut mutant.after, rest),
-            _ => match line.split_once(": ").with_context(|| format!("{}: not `key: value`", at()))? {
+            _ => match line
+                .split_once(": ")
+                .with_context(|| format!("{}: not `key: value`", at()))?
+            {
                 ("breaks", rest) => mutant.breaks = rest.to_owned(),
                 ("file", rest) => mutant.file = rest.to_owned(),
                 ("within", rest) => {
@@ -187,19 +201,24 @@ mod tests {
             told("fn f() {}").starts_with("mutant off-by-one: a.rs no longer has the text"),
             "it is gone"
         );
-        assert!(told("left<right; left < right").contains("has the text 2 times"), "it is there twice");
+        assert!(
+            told("left<right; left < right").contains("has the text 2 times"),
+            "it is there twice"
+        );
     }
 
     #[test]
     fn a_let_is_refused_since_it_would_name_nothing_behind_a_switch() {
-        let mutants = parse("[a]\nbreaks: x\nfile: a.rs\n- let one = two;\n+ let one = 2;\n").unwrap();
+        let mutants =
+            parse("[a]\nbreaks: x\nfile: a.rs\n- let one = two;\n+ let one = 2;\n").unwrap();
         let told = apply("let one = two;", &[(1, &mutants[0])]).unwrap_err().to_string();
         assert!(told.contains("take the expression after it"), "{told}");
     }
 
     #[test]
     fn two_may_change_the_same_text() {
-        let twins = "[a]\nbreaks: x\nfile: a.rs\n- one\n+ 1\n[b]\nbreaks: x\nfile: a.rs\n- one\n+ 2\n";
+        let twins =
+            "[a]\nbreaks: x\nfile: a.rs\n- one\n+ 1\n[b]\nbreaks: x\nfile: a.rs\n- one\n+ 2\n";
         let mutants = parse(twins).unwrap();
         let both: Vec<_> = (1..).zip(&mutants).collect();
         let changed = apply("one", &both).unwrap().replace('\n', "");
@@ -209,19 +228,20 @@ mod tests {
 
     #[test]
     fn one_may_change_a_part_of_what_another_changes() {
-        let nested =
-            "[a]\nbreaks: x\nfile: a.rs\n- one && two\n+ 1\n[b]\nbreaks: x\nfile: a.rs\n- two\n+ 2\n";
+        let nested = "[a]\nbreaks: x\nfile: a.rs\n- one && two\n+ 1\n[b]\nbreaks: x\nfile: a.rs\n- two\n+ 2\n";
         let mutants = parse(nested).unwrap();
         let both: Vec<_> = (1..).zip(&mutants).collect();
         let changed = apply("one && two;", &both).unwrap().replace('\n', "");
         let is = "if ::muster_model::mutant::is";
-        assert_eq!(changed, format!("({is}(1) {{ 1 }} else {{ one && ({is}(2) {{ 2 }} else {{ two }}) }});"));
+        assert_eq!(
+            changed,
+            format!("({is}(1) {{ 1 }} else {{ one && ({is}(2) {{ 2 }} else {{ two }}) }});")
+        );
     }
 
     #[test]
     fn two_that_meet_are_told() {
-        let meet =
-            "[a]\nbreaks: x\nfile: a.rs\n- one two\n+ 1\n[b]\nbreaks: x\nfile: a.rs\n- two three\n+ 2\n";
+        let meet = "[a]\nbreaks: x\nfile: a.rs\n- one two\n+ 1\n[b]\nbreaks: x\nfile: a.rs\n- two three\n+ 2\n";
         let mutants = parse(meet).unwrap();
         let both: Vec<_> = (1..).zip(&mutants).collect();
         assert_eq!(

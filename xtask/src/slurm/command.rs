@@ -1,4 +1,5 @@
-//! Runs a program with a deadline and keeps what it said. It must not be used for what runs on, see `daemon`.
+//! Runs a program with a deadline and keeps what it said. It must not be used for what runs on, see
+//! `daemon`.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
-//! Writes what the daemons read: configuration, keys, and the devices that stand for GPUs. The texts are in `conf/`; only what
-//! depends on the folder and the machine is decided here.
+//! Writes what the daemons read: configuration, keys, and the devices that stand for GPUs. The
+//! texts are in `conf/`; only what depends on the folder and the machine is decided here.
 
 use std::fs::{self, File, Permissions};
 use std::io::Read;
@@ -21,15 +21,17 @@ const FILES: [(&str, &str); 5] = [
 
 /// The tree of accounts and the QOS.
 pub const ACCOUNTS: &str = include_str!("conf/accounts.txt");
-/// Which QOS the accounts have: the session that makes them does not know them yet. A controller that runs already may not hear of
-/// it for the accounts below (24.11), so it comes before that.
+/// Which QOS the accounts have: the session that makes them does not know them yet. A controller
+/// that runs already may not hear of it for the accounts below (24.11), so it comes before that.
 pub const SHARES: &str = include_str!("conf/shares.txt");
-/// Limits on GPUs: slurmdbd knows that there are any only after slurmctld has told it. Last is what the start waits for.
+/// Limits on GPUs: slurmdbd knows that there are any only after slurmctld has told it. Last is what
+/// the start waits for.
 pub const LIMITS: &str = include_str!("conf/limits.txt");
 
 /// Major number of NVIDIA's devices; no driver needs to have it.
 const MAJOR: &str = "195";
-/// Devices of a node; all nodes have the same, as each machine of a real cluster has its own numbers 0 to 7.
+/// Devices of a node; all nodes have the same, as each machine of a real cluster has its own
+/// numbers 0 to 7.
 const DEVICES: u8 = 8;
 
 /// Makes all of it, in a folder that is empty or was ours.
@@ -101,7 +103,8 @@ mod tests {
         for (name, text) in FILES.into_iter().chain(super::super::given::OVERRIDES) {
             for constrained in [false, true] {
                 let filled = fill(text, &site, constrained);
-                let settings: String = filled.lines().filter(|line| !line.starts_with('#')).collect();
+                let settings: String =
+                    filled.lines().filter(|line| !line.starts_with('#')).collect();
                 assert!(!settings.contains('{'), "{name}: {settings}");
             }
         }

@@ -1,5 +1,5 @@
-//! The daemons of a cluster: their command lines, how each is started so that it outlives whoever did it, and how it is
-//! ended by its number. Files that they read come from `conf`.
+//! The daemons of a cluster: their command lines, how each is started so that it outlives whoever
+//! did it, and how it is ended by its number. Files that they read come from `conf`.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -94,8 +94,8 @@ impl Daemon {
         process::is(pid, site.namespace_inode()?, self.program()).then_some(pid)
     }
 
-    /// Starts it in a session of its own, as a child of nobody who would have to wait for it; the shell writes the number and becomes
-    /// the program.
+    /// Starts it in a session of its own, as a child of nobody who would have to wait for it; the
+    /// shell writes the number and becomes the program.
     pub fn start(self, site: &Site) -> Result<()> {
         let name = self.name();
         if let Some(pid) = self.pid(site) {
@@ -106,7 +106,11 @@ impl Daemon {
         inside.args(["sh", "-c", "echo $$ >\"$0\"; exec \"$@\""]).arg(site.pid_file(&name));
         inside.args(self.words(site));
         let mut command = Command::new("setsid");
-        command.arg("--fork").arg(inside.get_program()).args(inside.get_args()).current_dir(site.dir());
+        command
+            .arg("--fork")
+            .arg(inside.get_program())
+            .args(inside.get_args())
+            .current_dir(site.dir());
         command.env("SLURM_CONF", site.dir().join("etc/slurm.conf")).env_remove("SLURM_JWT");
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         if !command.status().context("setsid did not start")?.success() {

@@ -1,5 +1,5 @@
-//! Stops a cluster: its daemons by their numbers, then whatever still is in its network namespace, then the namespace. The files
-//! stay, for their logs.
+//! Stops a cluster: its daemons by their numbers, then whatever still is in its network namespace,
+//! then the namespace. The files stay, for their logs.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,8 @@ pub fn run(site: &Site) -> Result<()> {
         println!("no cluster runs at {}", site.text());
         return Ok(());
     };
-    // 1. The daemons in the reverse order, asked first: what each writes at its end still finds its reader.
+    // 1. The daemons in the reverse order, asked first: what each writes at its end still finds its
+    //    reader.
     let mut stopped = 0;
     for daemon in Daemon::all(site.nodes()).into_iter().rev() {
         let Some(pid) = daemon.pid(site) else { continue };
@@ -28,7 +29,8 @@ pub fn run(site: &Site) -> Result<()> {
         }
         stopped += 1;
     }
-    // 2. Steps of jobs, and what they started: only they and a person's shell are in this namespace.
+    // 2. Steps of jobs, and what they started: only they and a person's shell are in this
+    //    namespace.
     let rest = process::of_namespace(namespace);
     for pid in &rest {
         process::signal(*pid, Signal::Kill)?;
@@ -47,15 +49,17 @@ pub fn run(site: &Site) -> Result<()> {
     Ok(())
 }
 
-/// Removes the empty groups of this cluster's jobs; those of another cluster have other numbers, and the groups of nodes are
-/// removed by the last slurmd of that name itself.
+/// Removes the empty groups of this cluster's jobs; those of another cluster have other numbers,
+/// and the groups of nodes are removed by the last slurmd of that name itself.
 fn cgroups(site: &Site) {
     let own = site.first_job()..site.first_job() + 100_000;
     for controller in ["freezer", "memory", "devices", "cpuset", "cpuacct"] {
         for node in folders(&Path::new("/sys/fs/cgroup").join(controller), "slurm_node") {
             for user in folders(&node, "uid_") {
                 let jobs = folders(&user, "job_");
-                for job in jobs.iter().filter(|job| number(job).is_some_and(|job| own.contains(&job))) {
+                for job in
+                    jobs.iter().filter(|job| number(job).is_some_and(|job| own.contains(&job)))
+                {
                     empty(job);
                 }
                 // Refused while another cluster has jobs there.

@@ -1,5 +1,6 @@
-//! A cluster from files that somebody else wrote: they are taken as they are, but for what cannot be so on one machine without
-//! GPUs, which stands in `conf/given-*.conf`. It knows nothing of who wrote them.
+//! A cluster from files that somebody else wrote: they are taken as they are, but for what cannot
+//! be so on one machine without GPUs, which stands in `conf/given-*.conf`. It knows nothing of who
+//! wrote them.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +17,8 @@ pub const OVERRIDES: [(&str, &str); 3] = [
     ("slurmdbd.conf", include_str!("conf/given-slurmdbd.conf")),
     ("cgroup.conf", include_str!("conf/given-cgroup.conf")),
 ];
-/// Commands of sacctmgr, run before the controller starts and once more when accounting knows of GPUs.
+/// Commands of sacctmgr, run before the controller starts and once more when accounting knows of
+/// GPUs.
 const ACCOUNTS: &str = "accounts.sh";
 /// How that script ends while accounting does not know of GPUs yet.
 pub const UNFINISHED: i32 = 3;
@@ -55,10 +57,16 @@ pub fn write(folder: &Path, site: &Site, constrained: bool) -> Result<u8> {
 /// Runs the commands of sacctmgr; they must end so.
 pub fn accounts(site: &Site, code: i32) -> Result<()> {
     let script = site.dir().join("etc").join(ACCOUNTS);
-    let output = site.inside().args(["timeout", "--kill-after=2", "120", "sh"]).arg(&script).output()?;
+    let output =
+        site.inside().args(["timeout", "--kill-after=2", "120", "sh"]).arg(&script).output()?;
     if output.status.code() != Some(code) {
         let said = [output.stdout, output.stderr].concat();
-        bail!("{}: {}, not {code}\n{}", script.display(), output.status, String::from_utf8_lossy(&said));
+        bail!(
+            "{}: {}, not {code}\n{}",
+            script.display(),
+            output.status,
+            String::from_utf8_lossy(&said)
+        );
     }
     // What the controller was told of accounts it knows from then on.
     command::inside(site, &["sacctmgr", "-nP", "show", "cluster"]).map(drop)
@@ -73,7 +81,8 @@ fn replaced(text: &str, overrides: &str) -> String {
     kept.chain(overrides.lines()).map(|line| format!("{line}\n")).collect()
 }
 
-/// Each node gets an address of this machine, and a port by its number: `node[1-4]` has `[17001-17004]`.
+/// Each node gets an address of this machine, and a port by its number: `node[1-4]` has
+/// `[17001-17004]`.
 fn with_ports(text: &str) -> Result<(String, u8)> {
     let mut written = String::new();
     let mut numbers = Vec::new();
@@ -81,9 +90,11 @@ fn with_ports(text: &str) -> Result<(String, u8)> {
         written.push_str(line);
         if let Some(rest) = line.strip_prefix("NodeName=") {
             let list = rest.split_whitespace().next().unwrap_or_default();
-            let wrong = || format!("{list}: nodes are named node1, node2, ... here, up to node{NODES}");
+            let wrong =
+                || format!("{list}: nodes are named node1, node2, ... here, up to node{NODES}");
             let list = list.strip_prefix("node").with_context(wrong)?;
-            let list = list.strip_prefix('[').and_then(|list| list.strip_suffix(']')).unwrap_or(list);
+            let list =
+                list.strip_prefix('[').and_then(|list| list.strip_suffix(']')).unwrap_or(list);
             let mut ports = Vec::new();
             for range in list.split(',') {
                 let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -92,8 +103,10 @@ fn with_ports(text: &str) -> Result<(String, u8)> {
                 numbers.extend(first..=last);
                 ports.push(format!("{}-{}", PORTS + u32::from(first), PORTS + u32::from(last)));
             }
-            written
-                .push_str(&format!(" NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{}]", ports.join(",")));
+            written.push_str(&format!(
+                " NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{}]",
+                ports.join(",")
+            ));
         }
         written.push('\n');
     }
@@ -112,15 +125,20 @@ mod tests {
     #[test]
     fn settings_are_replaced_and_nodes_have_ports() {
         assert_eq!(replaced("A=1\n#B=2\nb =3\n", "# why\nB=4\n"), "A=1\n#B=2\n# why\nB=4\n");
-        let (text, nodes) = with_ports("X=1\nNodeName=node[1-2,4] CPUs=4\nNodeName=node3 CPUs=2\n").unwrap();
+        let (text, nodes) =
+            with_ports("X=1\nNodeName=node[1-2,4] CPUs=4\nNodeName=node3 CPUs=2\n").unwrap();
         assert_eq!(nodes, 4);
         assert!(text.contains("NodeName=node[1-2,4] CPUs=4 NodeHostname=localhost NodeAddr=127.0.0.1 Port=[17001-17002,17004-17004]\n"));
         assert!(text.contains(
             "NodeName=node3 CPUs=2 NodeHostname=localhost NodeAddr=127.0.0.1 Port=[17003-17003]\n"
         ));
-        for wrong in
-            ["", "NodeName=node[2-3]\n", "NodeName=gpu1\n", "NodeName=node[1-9]\n", "NodeName=node[1-300]\n"]
-        {
+        for wrong in [
+            "",
+            "NodeName=node[2-3]\n",
+            "NodeName=gpu1\n",
+            "NodeName=node[1-9]\n",
+            "NodeName=node[1-300]\n",
+        ] {
             assert!(with_ports(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,6 +1,7 @@
-//! `cargo xtask slurm`: a real Slurm cluster of eight nodes on one machine, for tests and for trying things by hand. It runs
-//! without systemd, in a network namespace of its own, and leaves nothing behind. It must not know Muster: what is tested
-//! against it lies in `crates/cli/tests/slurm/`.
+//! `cargo xtask slurm`: a real Slurm cluster of eight nodes on one machine, for tests and for
+//! trying things by hand. It runs without systemd, in a network namespace of its own, and leaves
+//! nothing behind. It must not know Muster: what is tested against it lies in
+//! `crates/cli/tests/slurm/`.
 
 mod command;
 mod conf;
@@ -55,7 +56,9 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
             return root::enter(root, release, &[&["slurm", "up"], rest].concat());
         }
         ["up" | "status" | "down" | "start" | "stop" | "kill" | "shell", ..] => {
-            if let Some(code) = root::rejoin(&at(folder(args).as_ref())?, &[&["slurm"], args].concat())? {
+            if let Some(code) =
+                root::rejoin(&at(folder(args).as_ref())?, &[&["slurm"], args].concat())?
+            {
                 return Ok(code);
             }
         }
@@ -109,7 +112,11 @@ fn status(site: &Site) -> Result<ExitCode> {
     for daemon in Daemon::all(site.nodes()) {
         let pid = daemon.pid(site);
         all &= pid.is_some();
-        println!("{}: {}", daemon.name(), pid.map_or("not running".into(), |pid| format!("pid {pid}")));
+        println!(
+            "{}: {}",
+            daemon.name(),
+            pid.map_or("not running".into(), |pid| format!("pid {pid}"))
+        );
     }
     if let Ok(facts) = std::fs::read_to_string(site.facts()) {
         print!("{facts}");

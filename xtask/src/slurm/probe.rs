@@ -1,5 +1,5 @@
-//! What the machine lacks for a cluster, said exactly; programs are installed where that is possible without asking. It
-//! leaves nothing behind of what it tries.
+//! What the machine lacks for a cluster, said exactly; programs are installed where that is
+//! possible without asking. It leaves nothing behind of what it tries.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

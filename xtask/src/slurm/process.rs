@@ -1,5 +1,6 @@
-//! Processes by number: whether one is still the program that we started, who else is in the namespace, signals, and
-//! waiting for a condition with a deadline. It never looks for a process by name alone.
+//! Processes by number: whether one is still the program that we started, who else is in the
+//! namespace, signals, and waiting for a condition with a deadline. It never looks for a process by
+//! name alone.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -30,7 +31,8 @@ pub fn signal(pid: u32, signal: Signal) -> Result<()> {
     Ok(())
 }
 
-/// True while this process is in that network namespace and runs a program of that name; Debian's `slurmctld-wlm` is a `slurmctld`.
+/// True while this process is in that network namespace and runs a program of that name; Debian's
+/// `slurmctld-wlm` is a `slurmctld`.
 pub fn is(pid: u32, namespace: u64, program: &str) -> bool {
     let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let name = exe.file_name().and_then(|name| name.to_str()).unwrap_or_default();

@@ -1,7 +1,8 @@
-//! A root file system of another Debian release, so that a cluster runs the Slurm of that release. It is made once with
-//! debootstrap and kept. A command enters it in a mount namespace of its own, in which this repository, the tool chain and the
-//! machine's /tmp, /run, /proc, /sys and /dev lie at the same paths: nothing is ever mounted where others see it, so the folder can be
-//! removed at any time.
+//! A root file system of another Debian release, so that a cluster runs the Slurm of that release.
+//! It is made once with debootstrap and kept. A command enters it in a mount namespace of its own,
+//! in which this repository, the tool chain and the machine's /tmp, /run, /proc, /sys and /dev lie
+//! at the same paths: nothing is ever mounted where others see it, so the folder can be removed at
+//! any time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ use crate::tools;
 /// Marks a root that is whole.
 const MARK: &str = "etc/muster-slurm-root";
 
-/// Mounts, then becomes the command. Arguments: the root, folders and files to bind, `--`, the command.
+/// Mounts, then becomes the command. Arguments: the root, folders and files to bind, `--`, the
+/// command.
 const ENTER: &str = r#"
 root=$1; shift
 mount --bind "$root" "$root"
@@ -30,7 +32,8 @@ here=$(pwd)
 exec chroot "$root" sh -c 'cd "$1" && shift && exec "$@"' sh "$here" "$@"
 "#;
 
-/// Paths of the machine that a command in the root sees, beside the repository and the tool chain. Users are the machine's.
+/// Paths of the machine that a command in the root sees, beside the repository and the tool chain.
+/// Users are the machine's.
 const BOUND: [&str; 10] = [
     "/proc",
     "/sys",
@@ -44,14 +47,15 @@ const BOUND: [&str; 10] = [
     "/etc/shadow",
 ];
 
-/// Paths of the machine that an installation sees. Packages make users of their own by renaming a new file over `/etc/group`, which
-/// the kernel refuses for a file that is bound.
+/// Paths of the machine that an installation sees. Packages make users of their own by renaming a
+/// new file over `/etc/group`, which the kernel refuses for a file that is bound.
 const BOUND_TO_INSTALL: [&str; 3] = ["/proc", "/etc/hosts", "/etc/resolv.conf"];
 
 /// Packages that the tests need beside Slurm and that a minimal root lacks: a job runs python3.
 const PACKAGES_OF_TESTS: [&str; 1] = ["python3"];
 
-/// Runs this program with these arguments inside the root of a release; makes the root first where there is none.
+/// Runs this program with these arguments inside the root of a release; makes the root first where
+/// there is none.
 pub fn enter(repository: &Path, release: &str, args: &[&str]) -> Result<ExitCode> {
     let root = made(repository, release)?;
     let mut command = Command::new("unshare");
@@ -61,8 +65,8 @@ pub fn enter(repository: &Path, release: &str, args: &[&str]) -> Result<ExitCode
     status(&mut command)
 }
 
-/// Runs this program with these arguments where the daemons of a running cluster are, if that is inside a root; `None` where
-/// it is not, or where this process is inside already.
+/// Runs this program with these arguments where the daemons of a running cluster are, if that is
+/// inside a root; `None` where it is not, or where this process is inside already.
 pub fn rejoin(site: &Site, args: &[&str]) -> Result<Option<ExitCode>> {
     let Some(pid) = daemon_inside(site) else { return Ok(None) };
     let mut command = Command::new("nsenter");
@@ -79,8 +83,9 @@ fn status(command: &mut Command) -> Result<ExitCode> {
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
-/// A daemon of the cluster that has another root than this process. The number of one that has ended may be another process's by now,
-/// in the root of another cluster: only one that reads this cluster's configuration counts.
+/// A daemon of the cluster that has another root than this process. The number of one that has
+/// ended may be another process's by now, in the root of another cluster: only one that reads this
+/// cluster's configuration counts.
 fn daemon_inside(site: &Site) -> Option<u32> {
     let files = fs::read_dir(site.dir().join("run")).ok()?.flatten().map(|entry| entry.path());
     let pids = files
@@ -89,7 +94,8 @@ fn daemon_inside(site: &Site) -> Option<u32> {
     let mut others = pids.filter(|pid| {
         let root = fs::read_link(format!("/proc/{pid}/root"));
         root.is_ok_and(|root| root.join(MARK).exists() && root != Path::new("/"))
-            && fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| reads_conf_of(site, &environ))
+            && fs::read(format!("/proc/{pid}/environ"))
+                .is_ok_and(|environ| reads_conf_of(site, &environ))
     });
     others.next()
 }
@@ -103,7 +109,9 @@ fn reads_conf_of(site: &Site, environ: &[u8]) -> bool {
 /// Homes of cargo and rustup: programs that were built outside are run, and tests ask cargo.
 fn tool_chain() -> Vec<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-    let of = |name: &str, usual: &str| std::env::var_os(name).map_or_else(|| home.join(usual), PathBuf::from);
+    let of = |name: &str, usual: &str| {
+        std::env::var_os(name).map_or_else(|| home.join(usual), PathBuf::from)
+    };
     let mut folders = vec![of("CARGO_HOME", ".cargo"), of("RUSTUP_HOME", ".rustup")];
     folders.extend(std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from));
     folders
@@ -161,8 +169,10 @@ fn mirror() -> Result<String> {
 /// The first archive of Debian with a main component that is not one of its additions.
 fn from(targets: &str) -> Option<String> {
     targets.lines().find_map(|line| {
-        let [origin, component, codename, address] = line.split('|').collect::<Vec<_>>().try_into().ok()?;
-        (origin == "Debian" && component == "main" && !codename.contains('-')).then(|| address.to_owned())
+        let [origin, component, codename, address] =
+            line.split('|').collect::<Vec<_>>().try_into().ok()?;
+        (origin == "Debian" && component == "main" && !codename.contains('-'))
+            .then(|| address.to_owned())
     })
 }
 

@@ -1,4 +1,5 @@
-//! Where a cluster lies: its folder, its network namespace, the names of its files. It starts nothing.
+//! Where a cluster lies: its folder, its network namespace, the names of its files. It starts
+//! nothing.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -24,7 +25,9 @@ impl Site {
         let absolute = std::path::absolute(dir)?;
         let dir = fs::canonicalize(&absolute).unwrap_or(absolute);
         let text = dir.to_str().context("the folder's name is not UTF-8")?;
-        if text.len() > MAX_DIR_BYTES || text.contains(|c: char| c.is_whitespace() || "\"'#,=".contains(c)) {
+        if text.len() > MAX_DIR_BYTES
+            || text.contains(|c: char| c.is_whitespace() || "\"'#,=".contains(c))
+        {
             bail!(
                 "{text}: Slurm needs a short path without spaces, quotes or commas\nhint: choose another DIR"
             );
@@ -58,7 +61,8 @@ impl Site {
         fs::metadata(self.namespace_file()).ok().map(|file| file.ino())
     }
 
-    /// Job numbers of two clusters differ: cgroups of version 1 are named after node and job, and seen by the whole machine.
+    /// Job numbers of two clusters differ: cgroups of version 1 are named after node and job, and
+    /// seen by the whole machine.
     pub fn first_job(&self) -> u64 {
         (1 + self.number % 600) * 100_000
     }
@@ -85,7 +89,8 @@ impl Site {
         self.dir.join("run").join(format!("{name}.pid"))
     }
 
-    /// A command line that goes on inside the namespace, where Slurm's own commands find the cluster.
+    /// A command line that goes on inside the namespace, where Slurm's own commands find the
+    /// cluster.
     pub fn inside(&self) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net={}", self.namespace_file().display()));
@@ -104,9 +109,9 @@ impl Site {
 
 /// FNV-1a: the same name for the same folder in every build.
 fn fnv(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -115,7 +120,10 @@ mod tests {
 
     #[test]
     fn two_folders_have_two_namespaces_and_no_common_job_numbers() {
-        let (a, b) = (Site::at(Path::new("/no/such/a")).unwrap(), Site::at(Path::new("/no/such/b")).unwrap());
+        let (a, b) = (
+            Site::at(Path::new("/no/such/a")).unwrap(),
+            Site::at(Path::new("/no/such/b")).unwrap(),
+        );
         assert_ne!(a.namespace(), b.namespace());
         assert!(a.first_job().abs_diff(b.first_job()) >= 100_000);
         assert!(a.first_job() + 100_000 < 67_108_863, "the largest number that Slurm gives");

@@ -1,5 +1,6 @@
-//! Runs the tests that need a Slurm cluster: starts one, runs them inside its namespace, stops it, whatever became of them.
-//! Where there can be no cluster it says why, and the tests count as skipped.
+//! Runs the tests that need a Slurm cluster: starts one, runs them inside its namespace, stops it,
+//! whatever became of them. Where there can be no cluster it says why, and the tests count as
+//! skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,13 +20,14 @@ const SECS: &str = "1500";
 /// Folders of such clusters, with the number of the process that started them.
 const PREFIX: &str = "muster-slurm-";
 
-/// Tests after which the controller has forgotten jobs. Slurm then reuses their numbers, and `muster` warns of what was lost, so
-/// they run in a cluster of their own, after the others.
+/// Tests after which the controller has forgotten jobs. Slurm then reuses their numbers, and
+/// `muster` warns of what was lost, so they run in a cluster of their own, after the others.
 const SPOILERS: [&str; 2] = ["given_away::", "reconcile::"];
 
 const TARGET: [&str; 6] = ["test", "--package", "muster", "--test", "slurm", "--locked"];
 
-/// `cargo xtask slurm test --release`: the same inside the root of a release. The tests are built outside, where the compiler is.
+/// `cargo xtask slurm test --release`: the same inside the root of a release. The tests are built
+/// outside, where the compiler is.
 pub fn of_release(root: &Path, release: &str, filter: Option<&str>) -> Result<ExitCode> {
     let mut totals = Totals::default();
     count(Command::new(cargo()).args(TARGET).arg("--no-run").current_dir(root), &mut totals)?;
@@ -71,12 +73,14 @@ fn in_a_cluster(root: &Path, site: &Site, words: &[&str], totals: &mut Totals) -
     tests.args(["--", "--include-ignored", "--test-threads=1"]).args(words).current_dir(root);
     tests.env("MUSTER_TEST_SLURM", site.dir());
     tests.env("MUSTER_XTASK", own_path()?);
-    let result = count(&mut tests, totals).with_context(|| format!("the tests, which have {SECS} s"));
+    let result =
+        count(&mut tests, totals).with_context(|| format!("the tests, which have {SECS} s"));
     drop(running);
     result
 }
 
-/// Where this program lies. The tests before may have built it anew: the kernel then calls the file that runs deleted.
+/// Where this program lies. The tests before may have built it anew: the kernel then calls the file
+/// that runs deleted.
 pub fn own_path() -> Result<PathBuf> {
     let path = std::env::current_exe().context("where this program lies")?;
     let text = path.to_string_lossy();
@@ -99,7 +103,9 @@ impl Drop for Running<'_> {
 fn sweep(temporary: &Path) -> Result<()> {
     for entry in fs::read_dir(temporary)?.flatten() {
         let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok()) else {
+        let Some(pid) =
+            name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok())
+        else {
             continue;
         };
         if !Path::new("/proc").join(pid.to_string()).exists() {

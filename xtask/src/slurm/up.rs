@@ -1,5 +1,5 @@
-//! Starts a cluster, in the order in which its daemons need each other, or checks the one that runs. What fails takes
-//! down what was started and shows the ends of the logs.
+//! Starts a cluster, in the order in which its daemons need each other, or checks the one that
+//! runs. What fails takes down what was started and shows the ends of the logs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -69,7 +69,8 @@ fn prepare(site: &Site, given: Option<&Path>) -> Result<()> {
     // Jobs of ordinary users read the configuration and speak to munge.
     let conf = site.dir().join("etc/slurm.conf");
     let conf = conf.to_str().context("the folder's name is UTF-8")?;
-    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "test", "-r", conf];
+    let nobody =
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "test", "-r", conf];
     command::outside(&nobody).with_context(|| {
         format!("ordinary users cannot enter {}; name a folder such as /tmp/slurm", site.text())
     })?;
@@ -87,7 +88,8 @@ fn start_all(site: &Site, is_given: bool) -> Result<()> {
     Daemon::Munged.start(site)?;
     database(site)?;
 
-    // 3. Accounting before the controller, which learns of accounts it has seen only in part as of errors.
+    // 3. Accounting before the controller, which learns of accounts it has seen only in part as of
+    //    errors.
     Daemon::Slurmdbd.start(site)?;
     answers(site, "slurmdbd", &["sacctmgr", "-nP", "show", "cluster"])?;
     match is_given {
@@ -145,7 +147,8 @@ fn answers(site: &Site, what: &str, words: &[&str]) -> Result<()> {
     process::wait(what, PATIENCE, || command::inside(site, words).is_ok())
 }
 
-/// Many commands in one session; one that was refused says `error:` and does not change the exit status.
+/// Many commands in one session; one that was refused says `error:` and does not change the exit
+/// status.
 fn sacctmgr(site: &Site, commands: &str) -> Result<()> {
     let said = command::told(site, &["sh", "-c", "sacctmgr --immediate 2>&1"], commands)?;
     match said.lines().find(|line| line.contains("error:") || line.contains("Unknown option")) {
@@ -174,7 +177,8 @@ fn knows_limits(site: &Site) -> bool {
 /// Of each node once, in how many partitions it ever is.
 fn states(site: &Site) -> Result<Vec<String>> {
     let said = command::inside(site, &["sinfo", "-h", "-N", "-o", "%N %t"])?;
-    let nodes: BTreeMap<&str, &str> = said.lines().filter_map(|line| line.split_once(' ')).collect();
+    let nodes: BTreeMap<&str, &str> =
+        said.lines().filter_map(|line| line.split_once(' ')).collect();
     Ok(nodes.into_values().map(str::to_owned).collect())
 }
 
@@ -197,9 +201,13 @@ fn check(site: &Site) -> Result<()> {
         );
     }
     let states = states(site)?;
-    if let Some(bad) = states.iter().find(|state| !["idle", "mix", "alloc", "comp"].contains(&state.as_str()))
+    if let Some(bad) =
+        states.iter().find(|state| !["idle", "mix", "alloc", "comp"].contains(&state.as_str()))
     {
-        bail!("runs, with a node that is {bad}\nhint: cargo xtask slurm shell {} -- sinfo -R", site.text());
+        bail!(
+            "runs, with a node that is {bad}\nhint: cargo xtask slurm shell {} -- sinfo -R",
+            site.text()
+        );
     }
     command::inside(site, &["sacctmgr", "-nP", "show", "cluster"])?;
     Ok(())

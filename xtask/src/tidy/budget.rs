@@ -1,5 +1,5 @@
-//! Size and shape: headers, length of files and functions, files that no module names. Tests are not counted, so
-//! that nobody saves on them.
+//! Size and shape: headers, length of files and functions, files that no module names. Tests are
+//! not counted, so that nobody saves on them.
 
 use super::Violation;
 use super::lexer::matching;
@@ -22,7 +22,11 @@ pub fn headers(tree: &Tree) -> Vec<Violation> {
     });
     broken
         .map(|file| {
-            at(file, 1, "opens without `//!`: say what the file is for and what it must not do".into())
+            at(
+                file,
+                1,
+                "opens without `//!`: say what the file is for and what it must not do".into(),
+            )
         })
         .collect()
 }
@@ -44,8 +48,9 @@ pub fn functions(tree: &Tree) -> Vec<Violation> {
     for file in tree.rust() {
         for (line, name, lines) in functions_of(&file.production) {
             if lines > FUNCTION_LINES {
-                let message =
-                    format!("fn {name} has {lines} lines, at most {FUNCTION_LINES}: name its phases");
+                let message = format!(
+                    "fn {name} has {lines} lines, at most {FUNCTION_LINES}: name its phases"
+                );
                 violations.push(at(file, line, message));
             }
         }
@@ -117,7 +122,8 @@ fn lines_without_tests(file: &Rust) -> usize {
     file.text.lines().count() - test_lines
 }
 
-/// Line, name and length of every function with a body; the length is the distance from `fn` to its last line.
+/// Line, name and length of every function with a body; the length is the distance from `fn` to its
+/// last line.
 fn functions_of(code: &str) -> Vec<(usize, String, usize)> {
     let mut found = Vec::new();
     for start in words(code, "fn") {
@@ -180,15 +186,21 @@ mod tests {
     fn a_long_file_is_seen_and_its_tests_are_not_counted() {
         let code = "fn a() {}\n".repeat(801);
         let tests = format!("fn a() {{}}\n#[cfg(test)]\nmod tests {{\n{code}}}\n");
-        let tree =
-            [("crates/x/src/a.rs", &*code), ("crates/x/src/b.rs", &*tests), ("crates/x/tests/c.rs", &*code)];
+        let tree = [
+            ("crates/x/src/a.rs", &*code),
+            ("crates/x/src/b.rs", &*tests),
+            ("crates/x/tests/c.rs", &*code),
+        ];
         check(files, &tree, &["crates/x/src/a.rs: 801 lines without its tests"]);
     }
 
     #[test]
     fn a_long_function_is_seen_and_one_that_just_fits_is_not() {
         let function = |lines: usize| {
-            format!("impl A {{\n    fn f(x: [u8; 3]) -> bool {{\n{}    }}\n}}\n", "x;\n".repeat(lines - 1))
+            format!(
+                "impl A {{\n    fn f(x: [u8; 3]) -> bool {{\n{}    }}\n}}\n",
+                "x;\n".repeat(lines - 1)
+            )
         };
         check(functions, &[("a.rs", &function(70))], &[]);
         check(functions, &[("a.rs", &function(71))], &["a.rs:2: fn f has 71 lines"]);
@@ -213,6 +225,10 @@ mod tests {
     #[test]
     fn sizes_are_measured_without_tests() {
         let tree = Tree::of(&[("a.rs", "//! a\nfn a() {\n}\n"), ("tests/b.rs", "//! b\n")]);
-        assert!(sizes(&tree).starts_with("sizes without tests: 1 files, median 3 lines"), "{}", sizes(&tree));
+        assert!(
+            sizes(&tree).starts_with("sizes without tests: 1 files, median 3 lines"),
+            "{}",
+            sizes(&tree)
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Documents: links and named files lead somewhere, every field that people can write is described, and nothing points at the machine
-//! or the folder where it was written.
+//! Documents: links and named files lead somewhere, every field that people can write is described,
+//! and nothing points at the machine or the folder where it was written.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::Violation;
 use super::source::{Tree, line_at};
 
-/// Paths that exist on one machine only. Split in two, so that this file does not break its own rule.
+/// Paths that exist on one machine only. Split in two, so that this file does not break its own
+/// rule.
 const PLACES: [(&str, &str); 5] =
     [("..", "/shared"), ("/", "work/"), ("/", "Users/"), ("/tmp/", "t-"), ("/tmp/", "brief")];
 
@@ -30,13 +31,19 @@ pub fn places(tree: &Tree) -> Vec<Violation> {
             let starts = |offset: usize| {
                 let before = text.as_bytes()[..offset].last();
                 !before.is_some_and(|byte| {
-                    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'}' | b'>' | b'*')
+                    byte.is_ascii_alphanumeric()
+                        || matches!(byte, b'_' | b'.' | b'-' | b'}' | b'>' | b'*')
                 })
             };
             for (offset, _) in text.match_indices(&place).filter(|(offset, _)| starts(*offset)) {
-                let message =
-                    format!("`{place}` is a place on one machine: name a place in the project, or none");
-                violations.push(Violation { path: path.to_owned(), line: line_at(text, offset), message });
+                let message = format!(
+                    "`{place}` is a place on one machine: name a place in the project, or none"
+                );
+                violations.push(Violation {
+                    path: path.to_owned(),
+                    line: line_at(text, offset),
+                    message,
+                });
             }
         }
     }
@@ -56,8 +63,8 @@ pub fn links(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-/// A file or folder of ours that a document names in code letters is there: `crates/model/src/view.rs`, or the end of such
-/// a path.
+/// A file or folder of ours that a document names in code letters is there:
+/// `crates/model/src/view.rs`, or the end of such a path.
 pub fn names(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (path, text) in tree.files().filter(|(path, _)| path.ends_with(".md")) {
@@ -83,7 +90,8 @@ pub fn names(tree: &Tree) -> Vec<Violation> {
 fn is_ours(name: &str) -> bool {
     const ENDINGS: [&str; 5] = [".rs", ".md", ".toml", ".txt", ".service"];
     const FOLDERS: [&str; 5] = ["crates/", "xtask/", "docs/", "examples/", "packaging/"];
-    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'));
+    let plain =
+        name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'));
     let path = name.contains('/') && !name.starts_with(['/', '.']);
     plain
         && path
@@ -95,7 +103,9 @@ fn is_ours(name: &str) -> bool {
 pub fn fields(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (schema, page) in DESCRIBED {
-        let Some(parsed) = tree.text(schema).and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
+        let Some(parsed) =
+            tree.text(schema).and_then(|text| serde_json::from_str::<Value>(text).ok())
+        else {
             violations.push(Violation {
                 path: schema.into(),
                 line: 0,
@@ -119,7 +129,9 @@ fn collect_properties(schema: &Value, names: &mut BTreeSet<String>) {
         names.extend(properties.keys().cloned());
     }
     match schema {
-        Value::Object(members) => members.values().for_each(|member| collect_properties(member, names)),
+        Value::Object(members) => {
+            members.values().for_each(|member| collect_properties(member, names))
+        }
         Value::Array(items) => items.iter().for_each(|item| collect_properties(item, names)),
         _ => {}
     }
@@ -164,7 +176,10 @@ fn links_of(text: &str) -> Vec<(usize, String)> {
         for (offset, _) in visible.match_indices("](") {
             let rest = &visible[offset + 2..];
             if let Some(end) = rest.find(')') {
-                found.push((number, rest[..end].split_whitespace().next().unwrap_or_default().to_owned()));
+                found.push((
+                    number,
+                    rest[..end].split_whitespace().next().unwrap_or_default().to_owned(),
+                ));
             }
         }
     }
@@ -219,7 +234,10 @@ mod tests {
         check(
             links,
             &files,
-            &["docs/a.md:2: link to `gone.md`: there is no docs/gone.md", "docs/a.md:3: link to `b.md#gone`"],
+            &[
+                "docs/a.md:2: link to `gone.md`: there is no docs/gone.md",
+                "docs/a.md:3: link to `b.md#gone`",
+            ],
         );
     }
 
@@ -239,10 +257,17 @@ mod tests {
                           "$defs": {"g": {"properties": {"tasks": {}}}}}"##;
         let files = |page| {
             let empty = DESCRIBED[1..].iter().map(|(schema, _)| (*schema, "{}"));
-            [(DESCRIBED[0].0, schema), (DESCRIBED[0].1, page)].into_iter().chain(empty).collect::<Vec<_>>()
+            [(DESCRIBED[0].0, schema), (DESCRIBED[0].1, page)]
+                .into_iter()
+                .chain(empty)
+                .collect::<Vec<_>>()
         };
         check(fields, &files("`gpus`, `groups`, `tasks`"), &[]);
-        check(fields, &files("`gpus`, groups, `tasks`"), &["docs/jobs.md: does not describe `groups`"]);
+        check(
+            fields,
+            &files("`gpus`, groups, `tasks`"),
+            &["docs/jobs.md: does not describe `groups`"],
+        );
         check(fields, &files("`gpus`, `groups`"), &["docs/jobs.md: does not describe `tasks`"]);
         check(
             fields,

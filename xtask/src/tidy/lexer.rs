@@ -1,7 +1,8 @@
-//! Just enough of Rust's lexical grammar to tell code from comments and text. It understands no syntax beyond
-//! matching brackets; rules that need more belong into a lint.
+//! Just enough of Rust's lexical grammar to tell code from comments and text. It understands no
+//! syntax beyond matching brackets; rules that need more belong into a lint.
 
-/// The source with comments and the insides of strings and characters blanked: same length, same lines.
+/// The source with comments and the insides of strings and characters blanked: same length, same
+/// lines.
 pub fn code_of(source: &str) -> String {
     let bytes = source.as_bytes();
     let mut out = bytes.to_vec();
@@ -23,7 +24,8 @@ pub fn code_of(source: &str) -> String {
     String::from_utf8(out).expect("only whole characters are blanked")
 }
 
-/// Index just after the bracket that matches the one at `open`; the end of the code when there is none.
+/// Index just after the bracket that matches the one at `open`; the end of the code when there is
+/// none.
 pub fn matching(code: &str, open: usize) -> usize {
     let mut depth = 0usize;
     for (offset, byte) in code.bytes().enumerate().skip(open) {
@@ -80,15 +82,18 @@ fn string_end(bytes: &[u8], quote: usize) -> usize {
     bytes.len()
 }
 
-/// `b"…"`, `c"…"`, `r"…"`, `br#"…"#`, `b'…'`; anything else that starts with these letters ends where it starts.
+/// `b"…"`, `c"…"`, `r"…"`, `br#"…"#`, `b'…'`; anything else that starts with these letters ends
+/// where it starts.
 fn prefixed_string_end(bytes: &[u8], from: usize) -> usize {
-    let letters = bytes[from..].iter().take(2).take_while(|byte| matches!(byte, b'r' | b'b' | b'c')).count();
+    let letters =
+        bytes[from..].iter().take(2).take_while(|byte| matches!(byte, b'r' | b'b' | b'c')).count();
     let raw = bytes[from..from + letters].contains(&b'r');
     let hashes = bytes[from + letters..].iter().take_while(|byte| **byte == b'#').count();
     let quote = from + letters + hashes;
     match bytes.get(quote) {
         Some(b'"') if raw => {
-            let close: Vec<u8> = std::iter::once(b'"').chain(std::iter::repeat_n(b'#', hashes)).collect();
+            let close: Vec<u8> =
+                std::iter::once(b'"').chain(std::iter::repeat_n(b'#', hashes)).collect();
             let inside = quote + 1;
             let found = bytes[inside..].windows(close.len()).position(|window| window == close);
             found.map_or(bytes.len(), |offset| inside + offset + close.len())
@@ -104,7 +109,8 @@ fn character_end(bytes: &[u8], quote: usize) -> usize {
     match bytes.get(quote + 1) {
         Some(b'\\') => {
             let from = quote + 3;
-            let close = bytes.get(from..).and_then(|rest| rest.iter().position(|byte| *byte == b'\''));
+            let close =
+                bytes.get(from..).and_then(|rest| rest.iter().position(|byte| *byte == b'\''));
             close.map_or(bytes.len(), |offset| from + offset + 1)
         }
         Some(first) => {

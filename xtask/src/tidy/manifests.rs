@@ -1,5 +1,6 @@
-//! Manifests: every crate takes lints and versions from the workspace, and the pure rooms carry the same bans.
-//! Clippy reads only the nearest `clippy.toml` and merges nothing, so each pure room holds a copy.
+//! Manifests: every crate takes lints and versions from the workspace, and the pure rooms carry the
+//! same bans. Clippy reads only the nearest `clippy.toml` and merges nothing, so each pure room
+//! holds a copy.
 
 use super::Violation;
 use super::source::Tree;
@@ -29,11 +30,14 @@ pub const BANNED: [&str; 18] = [
 
 /// `[lints] workspace = true` in every crate.
 pub fn lints(tree: &Tree) -> Vec<Violation> {
-    let inherits =
-        |text: &str| sections(text).any(|(name, _, line)| name == "lints" && line == "workspace = true");
+    let inherits = |text: &str| {
+        sections(text).any(|(name, _, line)| name == "lints" && line == "workspace = true")
+    };
     let broken = crates(tree).filter(|(_, text)| !inherits(text));
     broken
-        .map(|(path, _)| at(path, 0, "lints are not inherited: add `[lints]` with `workspace = true`".into()))
+        .map(|(path, _)| {
+            at(path, 0, "lints are not inherited: add `[lints]` with `workspace = true`".into())
+        })
         .collect()
 }
 
@@ -42,11 +46,14 @@ pub fn versions(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (path, text) in crates(tree) {
         for (section, number, line) in sections(text) {
-            let (in_list, in_table) = (section.ends_with("dependencies"), section.contains("dependencies."));
-            let fine = line.contains("workspace = true") || (in_table && !line.starts_with("version"));
+            let (in_list, in_table) =
+                (section.ends_with("dependencies"), section.contains("dependencies."));
+            let fine =
+                line.contains("workspace = true") || (in_table && !line.starts_with("version"));
             if (in_list || in_table) && !fine {
-                let message =
-                    format!("`{line}` does not take its version from the workspace: `name.workspace = true`");
+                let message = format!(
+                    "`{line}` does not take its version from the workspace: `name.workspace = true`"
+                );
                 violations.push(at(path, number, message));
             }
         }
@@ -94,7 +101,8 @@ fn crates(tree: &Tree) -> impl Iterator<Item = (&str, &str)> {
     tree.files().filter(move |(path, _)| path.ends_with("/Cargo.toml") && member(path))
 }
 
-/// Section, line number from 1, and trimmed line of every line that is neither empty, comment nor heading.
+/// Section, line number from 1, and trimmed line of every line that is neither empty, comment nor
+/// heading.
 fn sections(text: &str) -> impl Iterator<Item = (&str, usize, &str)> {
     let mut section = "";
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -125,10 +133,15 @@ mod tests {
 
     #[test]
     fn a_crate_without_the_shared_lints_is_seen() {
-        let message = "crates/x/Cargo.toml: lints are not inherited: add `[lints]` with `workspace = true`";
+        let message =
+            "crates/x/Cargo.toml: lints are not inherited: add `[lints]` with `workspace = true`";
         check(lints, &[("crates/x/Cargo.toml", "[package]\nname = \"x\"\n")], &[message]);
         check(lints, &[("crates/x/Cargo.toml", "[lints.rust]\nworkspace = true\n")], &[message]);
-        check(lints, &[("crates/x/Cargo.toml", "[lints]\nworkspace = true\n"), ("Cargo.toml", "")], &[]);
+        check(
+            lints,
+            &[("crates/x/Cargo.toml", "[lints]\nworkspace = true\n"), ("Cargo.toml", "")],
+            &[],
+        );
     }
 
     #[test]
@@ -148,9 +161,12 @@ mod tests {
 
     #[test]
     fn bans_that_differ_or_lack_an_entry_are_seen() {
-        let all: String =
-            BANNED.iter().map(|path| format!("{{ path = \"{path}\", reason = \"r\" }},\n")).collect();
-        let rooms = |text: &str| PURE.map(|room| (format!("crates/{room}/clippy.toml"), text.to_owned()));
+        let all: String = BANNED
+            .iter()
+            .map(|path| format!("{{ path = \"{path}\", reason = \"r\" }},\n"))
+            .collect();
+        let rooms =
+            |text: &str| PURE.map(|room| (format!("crates/{room}/clippy.toml"), text.to_owned()));
         let tree = |files: Vec<(String, String)>| Tree::new(files.into_iter().collect());
         assert_eq!(bans(&tree(rooms(&all).to_vec())), []);
 

@@ -1,5 +1,6 @@
-//! The tree as the rules see it: every text file, and for Rust files which part is code and which part of the
-//! code is test. Rules never open files themselves, so that a test can hand them any tree.
+//! The tree as the rules see it: every text file, and for Rust files which part is code and which
+//! part of the code is test. Rules never open files themselves, so that a test can hand them any
+//! tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -38,8 +39,8 @@ impl Tree {
         let mut texts = BTreeMap::new();
         let mut folders = vec![root.to_path_buf()];
         while let Some(folder) = folders.pop() {
-            for entry in
-                std::fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))?
+            for entry in std::fs::read_dir(&folder)
+                .with_context(|| format!("reading {}", folder.display()))?
             {
                 let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
                 let kind = std::fs::symlink_metadata(&path)?.file_type();
@@ -47,8 +48,8 @@ impl Tree {
                     folders.push(path);
                 } else if kind.is_file() && !is_binary(&path) {
                     let key = path.strip_prefix(root)?.to_string_lossy().replace('\\', "/");
-                    let bytes =
-                        std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+                    let bytes = std::fs::read(&path)
+                        .with_context(|| format!("reading {}", path.display()))?;
                     texts.insert(key, String::from_utf8_lossy(&bytes).into_owned());
                 }
             }
@@ -101,13 +102,19 @@ impl Tree {
     pub fn has(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));
         self.texts.contains_key(path)
-            || self.texts.range(folder.clone()..).next().is_some_and(|(next, _)| next.starts_with(&folder))
+            || self
+                .texts
+                .range(folder.clone()..)
+                .next()
+                .is_some_and(|(next, _)| next.starts_with(&folder))
     }
 
     /// A tree of one or more files, for tests of rules.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Self {
-        Self::new(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect())
+        Self::new(
+            files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect(),
+        )
     }
 }
 
@@ -119,7 +126,12 @@ impl Rust {
 
     /// The room or crate folder: `engine` of `crates/engine/src/lib.rs`.
     pub fn room(&self) -> &str {
-        self.path.strip_prefix("crates/").unwrap_or(&self.path).split('/').next().unwrap_or_default()
+        self.path
+            .strip_prefix("crates/")
+            .unwrap_or(&self.path)
+            .split('/')
+            .next()
+            .unwrap_or_default()
     }
 
     /// The part of the code that only tests compile; the rest blanked.
@@ -139,16 +151,17 @@ pub fn line_at(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// Offsets at which `word` stands as a whole word (or call, or macro): no letter, digit or underscore before it,
-/// nor after it when it ends in one.
+/// Offsets at which `word` stands as a whole word (or call, or macro): no letter, digit or
+/// underscore before it, nor after it when it ends in one.
 pub fn words(code: &str, word: &str) -> Vec<usize> {
     let bytes = code.as_bytes();
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     code.match_indices(word)
         .map(|(offset, _)| offset)
         .filter(|offset| {
-            let starts =
-                !word.as_bytes().first().is_some_and(is_part) || *offset == 0 || !is_part(&bytes[offset - 1]);
+            let starts = !word.as_bytes().first().is_some_and(is_part)
+                || *offset == 0
+                || !is_part(&bytes[offset - 1]);
             let ends = !word.as_bytes().last().is_some_and(is_part)
                 || !bytes.get(offset + word.len()).is_some_and(is_part);
             starts && ends
@@ -161,7 +174,10 @@ fn is_binary(path: &Path) -> bool {
 }
 
 fn in_test_folder(path: &str) -> bool {
-    path.split('/').rev().skip(1).any(|part| matches!(part, "tests" | "benches" | "examples" | "fuzz"))
+    path.split('/')
+        .rev()
+        .skip(1)
+        .any(|part| matches!(part, "tests" | "benches" | "examples" | "fuzz"))
 }
 
 /// Files of modules that are declared `#[cfg(test)] mod name;`.
@@ -187,8 +203,9 @@ pub fn module_folder(path: &str) -> String {
 }
 
 fn production_of(path: &str, code: &str, test_modules: &BTreeSet<String>) -> String {
-    let below =
-        |module: &String| path == module || path.starts_with(&format!("{}/", module.trim_end_matches(".rs")));
+    let below = |module: &String| {
+        path == module || path.starts_with(&format!("{}/", module.trim_end_matches(".rs")))
+    };
     let whole = in_test_folder(path)
         || test_modules.iter().any(below)
         || code.trim_start().starts_with("#![cfg(test)]");
@@ -202,7 +219,8 @@ fn production_of(path: &str, code: &str, test_modules: &BTreeSet<String>) -> Str
     String::from_utf8(bytes).expect("whole items are blanked")
 }
 
-/// Ranges of items under `#[cfg(test)]` or `#[cfg(all(test, …))]`: attribute to closing bracket or semicolon.
+/// Ranges of items under `#[cfg(test)]` or `#[cfg(all(test, …))]`: attribute to closing bracket or
+/// semicolon.
 fn test_items(code: &str) -> Vec<(usize, usize)> {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for attribute in ["#[cfg(test)]", "#[cfg(all(test"] {
@@ -233,7 +251,8 @@ mod tests {
 
     #[test]
     fn test_items_are_told_from_production() {
-        let text = "fn a() {}\n#[cfg(test)]\n#[rustfmt::skip]\nmod tests {\n fn b() {}\n}\nfn c() {}\n";
+        let text =
+            "fn a() {}\n#[cfg(test)]\n#[rustfmt::skip]\nmod tests {\n fn b() {}\n}\nfn c() {}\n";
         let tree = Tree::of(&[("crates/x/src/lib.rs", text)]);
         let file = &tree.rust()[0];
         assert_eq!(file.production.split_whitespace().collect::<String>(), "fna(){}fnc(){}");
@@ -249,7 +268,8 @@ mod tests {
             ("crates/x/src/a/cases/more.rs", "fn d() {}"),
             ("crates/x/src/a/real.rs", "fn c() {}"),
         ]);
-        let productions: Vec<&str> = tree.rust().iter().map(|file| file.production.trim()).collect();
+        let productions: Vec<&str> =
+            tree.rust().iter().map(|file| file.production.trim()).collect();
         assert_eq!(productions, ["pub(crate) mod real;", "", "", "fn c() {}"]);
     }
 

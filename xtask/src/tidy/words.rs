@@ -1,5 +1,5 @@
-//! Words that must not stand in the code, each rule with the place where it holds and its reason. They look at
-//! code with comments and text blanked, so a rule may be named freely in a comment.
+//! Words that must not stand in the code, each rule with the place where it holds and its reason.
+//! They look at code with comments and text blanked, so a rule may be named freely in a comment.
 
 use super::Violation;
 use super::lexer::matching;
@@ -14,8 +14,9 @@ const MEASURES: [&str; 3] = [
     "crates/model/src/advice/proof.rs",
 ];
 
-/// Places in tests that may sleep: how often, and why that is not a guess at a duration. A test waits for a
-/// condition with a deadline; the pause between two looks at the condition is such a place.
+/// Places in tests that may sleep: how often, and why that is not a guess at a duration. A test
+/// waits for a condition with a deadline; the pause between two looks at the condition is such a
+/// place.
 const SLEEPS: &[(&str, usize, &str)] = &[
     ("crates/backends/tests/common/mod.rs", 1, "between two looks at a condition with a deadline"),
     ("crates/daemon/tests/it/site.rs", 1, "between two looks at a condition with a deadline"),
@@ -33,7 +34,9 @@ pub fn unfinished(tree: &Tree) -> Vec<Violation> {
     everywhere(tree, |file| {
         WORDS
             .iter()
-            .flat_map(|word| hits(&file.code, word, &format!("`{word}`: finish it, or refuse with an error")))
+            .flat_map(|word| {
+                hits(&file.code, word, &format!("`{word}`: finish it, or refuse with an error"))
+            })
             .collect()
     })
 }
@@ -71,9 +74,13 @@ pub fn ignored(tree: &Tree) -> Vec<Violation> {
 /// A test waits for a condition, not for a time.
 pub fn sleeps(tree: &Tree) -> Vec<Violation> {
     let mut violations = everywhere(tree, |file| {
-        let found =
-            hits(&file.test_code(), "sleep(", "sleeps in a test: wait for the condition, with a deadline");
-        let allowed = SLEEPS.iter().find(|(path, ..)| *path == file.path).map_or(0, |(_, count, _)| *count);
+        let found = hits(
+            &file.test_code(),
+            "sleep(",
+            "sleeps in a test: wait for the condition, with a deadline",
+        );
+        let allowed =
+            SLEEPS.iter().find(|(path, ..)| *path == file.path).map_or(0, |(_, count, _)| *count);
         if found.len() > allowed { found } else { Vec::new() }
     });
     for (path, count, _) in SLEEPS {
@@ -83,8 +90,9 @@ pub fn sleeps(tree: &Tree) -> Vec<Violation> {
             .find(|file| file.path == *path)
             .map_or(0, |file| words(&file.test_code(), "sleep(").len());
         if actual < *count && tree.has("xtask/src/tidy/words.rs") {
-            let message =
-                format!("{path} sleeps {actual} times in tests, not {count}: lower the number in SLEEPS");
+            let message = format!(
+                "{path} sleeps {actual} times in tests, not {count}: lower the number in SLEEPS"
+            );
             violations.push(Violation { path: "xtask/src/tidy/words.rs".into(), line: 0, message });
         }
     }
@@ -98,7 +106,8 @@ pub fn floats(tree: &Tree) -> Vec<Violation> {
         if !is_exact || MEASURES.contains(&file.path.as_str()) {
             return Vec::new();
         }
-        let message = "floating point in a room whose state and order must replay exactly: use integers";
+        let message =
+            "floating point in a room whose state and order must replay exactly: use integers";
         ["f32", "f64"].iter().flat_map(|word| hits(&file.production, word, message)).collect()
     })
 }
@@ -111,7 +120,12 @@ pub fn catch_alls(tree: &Tree) -> Vec<Violation> {
         let name = parts.find(|part| *part != "mod").unwrap_or_default();
         match file.path.contains("/src/") && NAMES.contains(&name) {
             true => {
-                vec![(0, format!("a module named `{name}` gathers everything: name it after what it holds"))]
+                vec![(
+                    0,
+                    format!(
+                        "a module named `{name}` gathers everything: name it after what it holds"
+                    ),
+                )]
             }
             false => Vec::new(),
         }
@@ -129,7 +143,10 @@ fn everywhere(tree: &Tree, rule: impl Fn(&Rust) -> Vec<(usize, String)>) -> Vec<
 }
 
 fn hits(code: &str, word: &str, message: &str) -> Vec<(usize, String)> {
-    words(code, word).into_iter().map(|offset| (line_at(code, offset), message.to_owned())).collect()
+    words(code, word)
+        .into_iter()
+        .map(|offset| (line_at(code, offset), message.to_owned()))
+        .collect()
 }
 
 /// True when the offset lies in `#[…]` or `#![…]`.
@@ -178,7 +195,12 @@ mod tests {
         check(allows, "a.rs", "#[allow(dead_code)]\nfn a() {}", &[1]);
         check(allows, "a.rs", "#![cfg_attr(test, allow(clippy::unwrap_used))]", &[1]);
         check(allows, "a.rs", "#[allow(\n  dead_code,\n  reason = \"x\"\n)]\nfn a() {}", &[]);
-        check(allows, "a.rs", "#[expect(dead_code)]\nfn a() { b.expect(\"c\"); policy.allow(d); }", &[1]);
+        check(
+            allows,
+            "a.rs",
+            "#[expect(dead_code)]\nfn a() { b.expect(\"c\"); policy.allow(d); }",
+            &[1],
+        );
     }
 
     #[test]
@@ -190,7 +212,12 @@ mod tests {
     #[test]
     fn a_sleep_is_seen_in_tests_only() {
         check(sleeps, "crates/x/tests/a.rs", "std::thread::sleep(d);", &[1]);
-        check(sleeps, "crates/x/src/a.rs", "sleep(d);\n#[cfg(test)]\nmod t {\n fn f() { sleep(d) }\n}", &[4]);
+        check(
+            sleeps,
+            "crates/x/src/a.rs",
+            "sleep(d);\n#[cfg(test)]\nmod t {\n fn f() { sleep(d) }\n}",
+            &[4],
+        );
         check(sleeps, "crates/x/tests/a.rs", "// sleep(d)\nno_sleep(d);", &[]);
     }
 

@@ -1,4 +1,5 @@
-//! The shape of what is known of planes in one dimension. The contents stand in `dimensions`; nothing here weighs them.
+//! The shape of what is known of planes in one dimension. The contents stand in `dimensions`;
+//! nothing here weighs them.
 
 use muster_model::advice::{Cell, Plane, Source, Standing, Today};
 
@@ -31,7 +32,13 @@ impl Dimension {
             Plane::K3s => self.k3s.unwrap_or(self.kubernetes),
             Plane::Ray => self.ray,
         };
-        Cell { plane, standing: entry.standing, text: entry.text, source: entry.source, today: entry.today }
+        Cell {
+            plane,
+            standing: entry.standing,
+            text: entry.text,
+            source: entry.source,
+            today: entry.today,
+        }
     }
 }
 
@@ -46,7 +53,12 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// The same, with what has become true since its page was written.
-    pub(crate) const fn today(self, standing: Standing, text: &'static str, source: Source) -> Self {
+    pub(crate) const fn today(
+        self,
+        standing: Standing,
+        text: &'static str,
+        source: Source,
+    ) -> Self {
         Self { today: Some(Today { standing, text, source }), ..self }
     }
 }

@@ -1,5 +1,6 @@
-//! Two control planes, dimension by dimension: who is ahead, whether that matters for given facts, and what the same rules
-//! that advise make of both. What is known of each plane stands in `dimensions`; nothing here is drawn.
+//! Two control planes, dimension by dimension: who is ahead, whether that matters for given facts,
+//! and what the same rules that advise make of both. What is known of each plane stands in
+//! `dimensions`; nothing here is drawn.
 
 mod dimension;
 mod dimensions;
@@ -11,8 +12,9 @@ use crate::case::Case;
 use crate::condition::Condition;
 use dimension::Dimension;
 
-/// Compares two planes. With facts, the dimensions that matter for them come first, and a verdict says what the advice for
-/// these facts makes of both. Comparing a plane with itself is left to the caller to refuse.
+/// Compares two planes. With facts, the dimensions that matter for them come first, and a verdict
+/// says what the advice for these facts makes of both. Comparing a plane with itself is left to the
+/// caller to refuse.
 #[must_use]
 pub fn compare(
     planes: [Plane; 2],
@@ -22,15 +24,20 @@ pub fn compare(
 ) -> Comparison {
     let given = Facts::default();
     let case = Case::new(facts.unwrap_or(&given), thresholds, ruleset);
-    let mut dimensions: Vec<Compared> =
-        dimensions::all().map(|dimension| compared(dimension, planes, facts.map(|_| &case))).collect();
+    let mut dimensions: Vec<Compared> = dimensions::all()
+        .map(|dimension| compared(dimension, planes, facts.map(|_| &case)))
+        .collect();
     // Stable: within both parts the order stays.
     dimensions.sort_by_key(|dimension| dimension.matters_for.is_empty());
     let verdict = facts.map(|facts| verdict::of(planes, facts, thresholds, ruleset, &dimensions));
     Comparison { planes, facts: facts.copied(), dimensions, verdict }
 }
 
-fn compared(dimension: &'static Dimension, planes: [Plane; 2], case: Option<&Case<'_>>) -> Compared {
+fn compared(
+    dimension: &'static Dimension,
+    planes: [Plane; 2],
+    case: Option<&Case<'_>>,
+) -> Compared {
     let cells = planes.map(|plane| dimension.cell(plane));
     let [left, right] = cells.map(|cell| cell.standing_today());
     let ahead = match left.cmp(&right) {
@@ -49,12 +56,15 @@ fn compared(dimension: &'static Dimension, planes: [Plane; 2], case: Option<&Cas
     Compared { id: dimension.id, title: dimension.title, matters_for, ahead, cells }
 }
 
-/// The facts that a condition names. Conditions of dimensions are flags, thresholds and conjunctions of them.
+/// The facts that a condition names. Conditions of dimensions are flags, thresholds and
+/// conjunctions of them.
 fn facts_of(condition: &Condition, into: &mut Vec<Fact>) {
     match condition {
         Condition::Is(fact) => into.push(*fact),
         Condition::Reaches(threshold) => into.push(threshold.fact()),
-        Condition::All(conditions) => conditions.iter().for_each(|condition| facts_of(condition, into)),
+        Condition::All(conditions) => {
+            conditions.iter().for_each(|condition| facts_of(condition, into))
+        }
         _ => {}
     }
 }

@@ -1,5 +1,5 @@
-//! Where the pages disagree with each other, with themselves, or with what has become true since. Shown, never smoothed
-//! over; they change no answer.
+//! Where the pages disagree with each other, with themselves, or with what has become true since.
+//! Shown, never smoothed over; they change no answer.
 
 mod site;
 mod workload;

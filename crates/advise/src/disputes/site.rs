@@ -1,5 +1,5 @@
-//! Disagreements about a site, as a closed list: about its size, about its base plane, about teams, about what stands on it, and
-//! about what has become true since the pages were written. Data only.
+//! Disagreements about a site, as a closed list: about its size, about its base plane, about teams,
+//! about what stands on it, and about what has become true since the pages were written. Data only.
 
 mod aged;
 mod base;

@@ -18,6 +18,9 @@ use slurm::SLURM;
 /// The label is ray, whichever host is added.
 const RAY: Condition = Chosen(&[Plane::Ray]);
 
-/// Disagreements about one workload: those that would change the choice, then those about what is added to it.
-pub(crate) const WORKLOAD: &[Disagreement] =
-    &joined::<Disagreement, { CHOICE.len() + KUBERNETES.len() + SLURM.len() }>(&[CHOICE, KUBERNETES, SLURM]);
+/// Disagreements about one workload: those that would change the choice, then those about what is
+/// added to it.
+pub(crate) const WORKLOAD: &[Disagreement] = &joined::<
+    Disagreement,
+    { CHOICE.len() + KUBERNETES.len() + SLURM.len() },
+>(&[CHOICE, KUBERNETES, SLURM]);

@@ -1,11 +1,12 @@
-//! What rides on what on a site, as a list of layers from the top. It repeats the answer and decides nothing.
+//! What rides on what on a site, as a list of layers from the top. It repeats the answer and
+//! decides nothing.
 
 use muster_model::advice::{Fact, Plane, Threshold};
 
 use crate::condition::Condition::{All, Always, Any, Chosen, Gang, Is, Never, Reaches};
 use crate::site::terms::{
-    GANGS, KUBERNETES as KUBERNETES_CHOSEN, MIXED, NOTHING, ON_KUBERNETES, POOL, PROVIDED, PYTHON, QUEUED,
-    RUNAI as RUNAI_RUNS, SLURM as SLURM_CHOSEN, SUBSTRATE, TRAINS,
+    GANGS, KUBERNETES as KUBERNETES_CHOSEN, MIXED, NOTHING, ON_KUBERNETES, POOL, PROVIDED, PYTHON,
+    QUEUED, RUNAI as RUNAI_RUNS, SLURM as SLURM_CHOSEN, SUBSTRATE, TRAINS,
 };
 use crate::workload::Stratum;
 
@@ -30,9 +31,10 @@ const KUBERNETES_POOL: &str = "Kubernetes pool of nodes";
 const NODES: &str = "node stack (driver, NCCL, fabric)";
 const PROVIDER: &str = "a provider";
 
-/// Every layer that an answer about a site can have, from the top: work, runtime, queue, gang scheduler, plane, nodes. A layer
-/// rides on the first of its candidates that is there. Sources: guide, "composition stack"; Kentino, "Kueue at the top,
-/// Volcano underneath"; comparison, "hybrid: real Slurm on Kubernetes".
+/// Every layer that an answer about a site can have, from the top: work, runtime, queue, gang
+/// scheduler, plane, nodes. A layer rides on the first of its candidates that is there. Sources:
+/// guide, "composition stack"; Kentino, "Kueue at the top, Volcano underneath"; comparison,
+/// "hybrid: real Slurm on Kubernetes".
 pub(crate) const LAYERS: &[Stratum] = &[
     Stratum {
         name: "training",
@@ -97,7 +99,10 @@ pub(crate) const LAYERS: &[Stratum] = &[
     },
     Stratum {
         name: FAIR_SHARE,
-        when: All(&[SLURM_CHOSEN, Any(&[Reaches(Threshold::SeveralTeams), Is(Fact::StrictQuotas)])]),
+        when: All(&[
+            SLURM_CHOSEN,
+            Any(&[Reaches(Threshold::SeveralTeams), Is(Fact::StrictQuotas)]),
+        ]),
         on: &[SLURM],
     },
     Stratum { name: SLURM, when: SLURM_CHOSEN, on: &[SLINKY, SLURM_POOL, NODES] },
@@ -106,9 +111,17 @@ pub(crate) const LAYERS: &[Stratum] = &[
     Stratum { name: K3S, when: Chosen(&[Plane::K3s]), on: &[GPU_OPERATOR] },
     Stratum { name: RAY, when: Chosen(&[Plane::Ray]), on: &[NODES] },
     Stratum { name: CONVENTIONS, when: NOTHING, on: &[NODES] },
-    Stratum { name: GPU_OPERATOR, when: Any(&[ON_KUBERNETES, POOL]), on: &[KUBERNETES_POOL, NODES] },
+    Stratum {
+        name: GPU_OPERATOR,
+        when: Any(&[ON_KUBERNETES, POOL]),
+        on: &[KUBERNETES_POOL, NODES],
+    },
     Stratum { name: SLURM_POOL, when: All(&[POOL, Never(&SUBSTRATE)]), on: &[NODES] },
     Stratum { name: KUBERNETES_POOL, when: All(&[POOL, Never(&SUBSTRATE)]), on: &[NODES] },
     Stratum { name: NODES, when: Always, on: &[PROVIDER] },
-    Stratum { name: PROVIDER, when: All(&[Chosen(&[Plane::Slurm, Plane::Kubernetes]), PROVIDED]), on: &[] },
+    Stratum {
+        name: PROVIDER,
+        when: All(&[Chosen(&[Plane::Slurm, Plane::Kubernetes]), PROVIDED]),
+        on: &[],
+    },
 ];

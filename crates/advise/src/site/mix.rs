@@ -1,9 +1,11 @@
-//! The mix of a site: what it says about the site's needs, and how each kind of work runs on the plane that was chosen. It
-//! chooses no plane.
+//! The mix of a site: what it says about the site's needs, and how each kind of work runs on the
+//! plane that was chosen. It chooses no plane.
 
 use std::borrow::Cow;
 
-use muster_model::advice::{Fact, Facts, MixEntry, Plane, Ruleset, SiteProfile, Threshold, WorkloadOnSite};
+use muster_model::advice::{
+    Fact, Facts, MixEntry, Plane, Ruleset, SiteProfile, Threshold, WorkloadOnSite,
+};
 
 use crate::case::Case;
 use crate::condition::Condition::{self, All, Always, Is};
@@ -14,8 +16,8 @@ use crate::workload;
 /// More than this part of the GPU-hours is "most" of them, in percent.
 const MOST_PERCENT: u32 = 50;
 
-/// The facts of a site with what follows from its models and its mix. Needs are only ever added; a second time changes
-/// nothing.
+/// The facts of a site with what follows from its models and its mix. Needs are only ever added; a
+/// second time changes nothing.
 pub(super) fn folded(facts: &Facts, site: &SiteProfile) -> Facts {
     let mut folded = *facts;
     // What is not known to be isolated by hardware is not promised: no models, no slices.
@@ -41,8 +43,8 @@ pub(super) fn folded(facts: &Facts, site: &SiteProfile) -> Facts {
     folded
 }
 
-/// What a site needs because it has this work: in each case one of several needs, and the first where it names none of
-/// them.
+/// What a site needs because it has this work: in each case one of several needs, and the first
+/// where it names none of them.
 fn needs_of(entry: &MixEntry, facts: &Facts, site: &SiteProfile) -> Vec<Fact> {
     let is = |fact: Fact| entry.facts.is(fact);
     let any_of = |needs: &[Fact]| needs.iter().any(|need| facts.is(*need));
@@ -53,15 +55,25 @@ fn needs_of(entry: &MixEntry, facts: &Facts, site: &SiteProfile) -> Vec<Fact> {
     if is(Fact::TightlyCoupled) && !any_of(&[Fact::Training, Fact::Mpi]) {
         needs.push(Fact::Training);
     }
-    if is(Fact::PythonNativePipeline) && !any_of(&[Fact::DistributedPython, Fact::Rl, Fact::Sweeps]) {
+    if is(Fact::PythonNativePipeline) && !any_of(&[Fact::DistributedPython, Fact::Rl, Fact::Sweeps])
+    {
         needs.push(Fact::DistributedPython);
     }
     if is(Fact::LongLivedServices) {
         needs.push(Fact::Services);
     }
-    let plain = !is(Fact::TightlyCoupled) && !is(Fact::PythonNativePipeline) && !is(Fact::LongLivedServices);
+    let plain = !is(Fact::TightlyCoupled)
+        && !is(Fact::PythonNativePipeline)
+        && !is(Fact::LongLivedServices);
     if plain
-        && !any_of(&[Fact::Batch, Fact::Training, Fact::Sweeps, Fact::Rl, Fact::DistributedPython, Fact::Mpi])
+        && !any_of(&[
+            Fact::Batch,
+            Fact::Training,
+            Fact::Sweeps,
+            Fact::Rl,
+            Fact::DistributedPython,
+            Fact::Mpi,
+        ])
     {
         needs.push(Fact::Batch);
     }
@@ -110,10 +122,21 @@ const fn way(aspect: Aspect, when: Condition, plane: Plane, how: &'static str) -
 const K3S: Condition = Condition::Chosen(&[Plane::K3s]);
 const RAY: Condition = Condition::Chosen(&[Plane::Ray]);
 
-/// Of the ways of an aspect, the first whose condition holds. The last of each aspect is for `ray`, the one plane left.
+/// Of the ways of an aspect, the first whose condition holds. The last of each aspect is for `ray`,
+/// the one plane left.
 const WAYS: &[Way] = &[
-    way(Aspect::Coupled, SLURM, Plane::Slurm, "one allocation, granted whole; srun starts every rank"),
-    way(Aspect::Coupled, RUNAI, Plane::Kubernetes, "one distributed workload of Run:ai, placed whole"),
+    way(
+        Aspect::Coupled,
+        SLURM,
+        Plane::Slurm,
+        "one allocation, granted whole; srun starts every rank",
+    ),
+    way(
+        Aspect::Coupled,
+        RUNAI,
+        Plane::Kubernetes,
+        "one distributed workload of Run:ai, placed whole",
+    ),
     way(
         Aspect::Coupled,
         K3S,
@@ -132,11 +155,26 @@ const WAYS: &[Way] = &[
         Plane::None,
         "started by hand on every node, on GPUs that were agreed on; nothing holds them until the last node is free",
     ),
-    way(Aspect::Coupled, RAY, Plane::Ray, "Ray Train; a placement group waits until all of it fits"),
+    way(
+        Aspect::Coupled,
+        RAY,
+        Plane::Ray,
+        "Ray Train; a placement group waits until all of it fits",
+    ),
     way(Aspect::OneNode, SLURM, Plane::Slurm, "one job on one node"),
     way(Aspect::OneNode, K3S, Plane::K3s, "one pod on one node: nothing to place together"),
-    way(Aspect::OneNode, ON_KUBERNETES, Plane::Kubernetes, "one pod on one node: nothing to place together"),
-    way(Aspect::OneNode, NOTHING, Plane::None, "torchrun in tmux, on GPUs that nvidia-smi shows free"),
+    way(
+        Aspect::OneNode,
+        ON_KUBERNETES,
+        Plane::Kubernetes,
+        "one pod on one node: nothing to place together",
+    ),
+    way(
+        Aspect::OneNode,
+        NOTHING,
+        Plane::None,
+        "torchrun in tmux, on GPUs that nvidia-smi shows free",
+    ),
     way(Aspect::OneNode, RAY, Plane::Ray, "Ray Train on one node"),
     way(
         Aspect::Python,
@@ -145,8 +183,18 @@ const WAYS: &[Way] = &[
         "Ray inside one allocation: it cannot grow past it, and ends with its time limit",
     ),
     way(Aspect::Python, K3S, Plane::K3s, "a RayJob through KubeRay, under the namespace's quota"),
-    way(Aspect::Python, ON_KUBERNETES, Plane::Kubernetes, "a RayJob through KubeRay, under the team's quota"),
-    way(Aspect::Python, NOTHING, Plane::None, "Ray started by hand on the agreed GPUs, for the run"),
+    way(
+        Aspect::Python,
+        ON_KUBERNETES,
+        Plane::Kubernetes,
+        "a RayJob through KubeRay, under the team's quota",
+    ),
+    way(
+        Aspect::Python,
+        NOTHING,
+        Plane::None,
+        "Ray started by hand on the agreed GPUs, for the run",
+    ),
     way(Aspect::Python, RAY, Plane::Ray, "at home: the cluster is this application's"),
     way(
         Aspect::Service,
@@ -160,7 +208,12 @@ const WAYS: &[Way] = &[
         Plane::Slurm,
         "a long job on the partition for services: health check, address and rolling update are yours to build",
     ),
-    way(Aspect::Service, K3S, Plane::K3s, "a Deployment: restarted, updated and reached by one address"),
+    way(
+        Aspect::Service,
+        K3S,
+        Plane::K3s,
+        "a Deployment: restarted, updated and reached by one address",
+    ),
     way(
         Aspect::Service,
         ON_KUBERNETES,
@@ -181,10 +234,25 @@ const WAYS: &[Way] = &[
     ),
     way(Aspect::Batch, SLURM, Plane::Slurm, "a job script, or an array for many alike"),
     way(Aspect::Batch, RUNAI, Plane::Kubernetes, "a workload of Run:ai, under its project's quota"),
-    way(Aspect::Batch, All(&[K3S, QUEUED]), Plane::K3s, "a Job that Kueue admits when its quota is free"),
+    way(
+        Aspect::Batch,
+        All(&[K3S, QUEUED]),
+        Plane::K3s,
+        "a Job that Kueue admits when its quota is free",
+    ),
     way(Aspect::Batch, K3S, Plane::K3s, "a Job; the default scheduler keeps no queue"),
-    way(Aspect::Batch, ON_KUBERNETES, Plane::Kubernetes, "a Job that Kueue admits when its quota is free"),
-    way(Aspect::Batch, NOTHING, Plane::None, "in tmux, one after the other: nothing queues it for you"),
+    way(
+        Aspect::Batch,
+        ON_KUBERNETES,
+        Plane::Kubernetes,
+        "a Job that Kueue admits when its quota is free",
+    ),
+    way(
+        Aspect::Batch,
+        NOTHING,
+        Plane::None,
+        "in tmux, one after the other: nothing queues it for you",
+    ),
     way(Aspect::Batch, RAY, Plane::Ray, "a Ray job of the owner"),
     way(Aspect::Development, SLURM, Plane::Slurm, "on a small partition with a short time limit"),
     way(Aspect::Development, K3S, Plane::K3s, "what k3s is for"),
@@ -206,7 +274,11 @@ fn workload_on(entry: &MixEntry, site: &SiteProfile, case: &Case<'_>) -> Workloa
         share_percent: entry.share_percent,
         facts: entry.facts,
         alone: workload::label(&entry.facts, &site.thresholds, Ruleset::Corrected),
-        runs_on: ways.first().map(|way| way.plane).or(case.primary).expect("a decided case has a plane"),
+        runs_on: ways
+            .first()
+            .map(|way| way.plane)
+            .or(case.primary)
+            .expect("a decided case has a plane"),
         how: Cow::Owned(too_large(entry, case).unwrap_or_else(how)),
     }
 }

@@ -1,4 +1,5 @@
-//! Advice on a site: the decision tree, the scenarios and the profiles of the pages as rules over fleet, people and needs.
+//! Advice on a site: the decision tree, the scenarios and the profiles of the pages as rules over
+//! fleet, people and needs.
 
 mod compose;
 mod mix;
@@ -8,7 +9,9 @@ mod rules;
 mod sharing;
 pub(crate) mod terms;
 
-use muster_model::advice::{Advice, Fact, Facts, FiredRule, Label, Ruleset, SiteAdvice, SiteProfile};
+use muster_model::advice::{
+    Advice, Fact, Facts, FiredRule, Label, Ruleset, SiteAdvice, SiteProfile,
+};
 
 use crate::case::Case;
 use crate::decide::decide;
@@ -20,8 +23,8 @@ pub(crate) use notebooks::RULES as NOTEBOOKS;
 pub(crate) use rules::RULES;
 pub(crate) use sharing::{MODEL as SHARING_MODEL, SHARING};
 
-/// What a site is told: label, reasons, warnings, flips by one fact, disputes, how its work runs there, and what it takes
-/// to operate.
+/// What a site is told: label, reasons, warnings, flips by one fact, disputes, how its work runs
+/// there, and what it takes to operate.
 #[must_use]
 pub fn advise_site(site: &SiteProfile, ruleset: Ruleset) -> SiteAdvice {
     // 1. The decision, on what the file says and what follows from its models and its mix.
@@ -32,9 +35,11 @@ pub fn advise_site(site: &SiteProfile, ruleset: Ruleset) -> SiteAdvice {
     let shown = overrides::shown(RULES, warnings::SITE, disputes::SITE);
     rules.extend(overrides::of(&shown, &site.thresholds));
 
-    // 2. What would change it: each fact of the file alone, with the mix as it is. What the mix implies no fact can take
-    //    back. Whether GPUs can be cut follows from their models: nobody can answer it otherwise.
-    let askable: Vec<Fact> = Fact::SITE.iter().copied().filter(|fact| *fact != Fact::FleetMig).collect();
+    // 2. What would change it: each fact of the file alone, with the mix as it is. What the mix
+    //    implies no fact can take back. Whether GPUs can be cut follows from their models: nobody
+    //    can answer it otherwise.
+    let askable: Vec<Fact> =
+        Fact::SITE.iter().copied().filter(|fact| *fact != Fact::FleetMig).collect();
     let read = overrides::read(RULES);
     let search = Search { askable: &askable, read: &read, together: 1 };
 

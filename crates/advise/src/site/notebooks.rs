@@ -1,5 +1,5 @@
-//! How notebooks run on a site: the three workable patterns, the two that do not work, and the limit that all of them need.
-//! Rules as data; which plane is the base was decided before.
+//! How notebooks run on a site: the three workable patterns, the two that do not work, and the
+//! limit that all of them need. Rules as data; which plane is the base was decided before.
 
 use muster_model::advice::{Fact, FiredRule, Page, Plane, Source};
 
@@ -34,13 +34,19 @@ pub(crate) const RULES: &[Rule] = &[
     ),
     Rule::reason(
         "notebook-hub-without-queue",
-        Source::new(Page::Muster, "Kentino's second pattern, where no queue is installed that could preempt"),
+        Source::new(
+            Page::Muster,
+            "Kentino's second pattern, where no queue is installed that could preempt",
+        ),
         All(&[Is(Fact::Notebooks), ON_KUBERNETES, Never(&Any(&[QUEUED, RUNAI]))]),
         "JupyterHub, its Pods with a lower priority class than everything else: the default scheduler preempts them for it",
     ),
     Rule::reason(
         "notebook-beside-ray",
-        Source::new(Page::Muster, "Ray has no hub; Kentino: Ray is not a shared cluster's scheduler"),
+        Source::new(
+            Page::Muster,
+            "Ray has no hub; Kentino: Ray is not a shared cluster's scheduler",
+        ),
         All(&[Is(Fact::Notebooks), Chosen(&[Plane::Ray])]),
         "Ray hands out no notebooks: its host does, JupyterHub behind Kueue on Kubernetes, salloc on Slurm",
     ),

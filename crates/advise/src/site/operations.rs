@@ -1,5 +1,6 @@
-//! What it takes to run what was recommended: the parts that are installed, kept running and upgraded, the people, and what
-//! breaks first. It follows from the label, and from needs that no label names.
+//! What it takes to run what was recommended: the parts that are installed, kept running and
+//! upgraded, the people, and what breaks first. It follows from the label, and from needs that no
+//! label names.
 
 use muster_model::GpuModel;
 use muster_model::advice::{Fact, Operations, Page, Plane, Source};
@@ -124,8 +125,8 @@ const BROUGHT: &[(Condition, &str)] = &[
     (Is(Fact::Tracking), "tracking server such as MLflow"),
 ];
 
-/// NVIDIA's parts, and what stands in their place where every GPU is AMD's; nothing where nothing does. Source: AMD GPU
-/// Operator, components, 2026.
+/// NVIDIA's parts, and what stands in their place where every GPU is AMD's; nothing where nothing
+/// does. Source: AMD GPU Operator, components, 2026.
 const ON_AMD: &[(&str, Option<&str>)] = &[
     ("nvidia-smi", Some("amd-smi")),
     ("NVIDIA driver on every node", Some("amdgpu driver and ROCm on every node")),
@@ -154,8 +155,13 @@ pub(crate) fn of(case: &Case<'_>, models: &[GpuModel]) -> Operations {
 
     // 2. Their parts, each once.
     let mut components: Vec<&'static str> = Vec::new();
-    let own = [Some(first), second].into_iter().flatten().flat_map(|stack| stack.components).copied();
-    let named = PARTS.iter().filter(|(word, _)| words.contains(word)).flat_map(|(_, parts)| *parts).copied();
+    let own =
+        [Some(first), second].into_iter().flatten().flat_map(|stack| stack.components).copied();
+    let named = PARTS
+        .iter()
+        .filter(|(word, _)| words.contains(word))
+        .flat_map(|(_, parts)| *parts)
+        .copied();
     let brought = BROUGHT.iter().filter(|(needed, _)| needed.holds(case)).map(|(_, part)| *part);
     let amd = gpus::are_amd(models);
     for part in own.chain(named).chain(brought).filter_map(|part| on_fleet(part, amd)) {

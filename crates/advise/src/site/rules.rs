@@ -1,5 +1,5 @@
-//! The decision about a site as an ordered list: the base plane, what stands on it, how the fleet is split, and reasons
-//! that change nothing. Data only.
+//! The decision about a site as an ordered list: the base plane, what stands on it, how the fleet
+//! is split, and reasons that change nothing. Data only.
 
 mod base;
 mod reasons;

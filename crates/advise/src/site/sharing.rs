@@ -1,5 +1,5 @@
-//! How GPUs are shared on a site, and what that isolates: a list of rules, and a line per model. It promises isolation
-//! only where hardware gives it (MIG); everything else is called what it is.
+//! How GPUs are shared on a site, and what that isolates: a list of rules, and a line per model. It
+//! promises isolation only where hardware gives it (MIG); everything else is called what it is.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,8 @@ pub(crate) const MODEL: &str = "sharing-model";
 pub(crate) const SHARING: [&[Rule]; 3] = [RULES, NVIDIA_RULES, AMD_RULES];
 
 /// Somebody wants less than a GPU, or apart on one.
-const ASKED: Condition = Any(&[Is(Fact::SharedGpus), Is(Fact::IsolatedSlices), Is(Fact::HostileTenants)]);
+const ASKED: Condition =
+    Any(&[Is(Fact::SharedGpus), Is(Fact::IsolatedSlices), Is(Fact::HostileTenants)]);
 
 /// Somebody must be kept apart.
 const APART: Condition = Any(&[Is(Fact::IsolatedSlices), Is(Fact::HostileTenants)]);
@@ -137,7 +138,8 @@ pub(crate) fn of(case: &Case<'_>, models: &[GpuModel]) -> Vec<FiredRule> {
         }
     }
     if named.is_empty() {
-        let sentence = "no GPU models are given, so no isolation is promised: name them under fleet.models";
+        let sentence =
+            "no GPU models are given, so no isolation is promised: name them under fleet.models";
         fired.push(about_model(Cow::Borrowed(sentence), MIG_SOURCE));
     }
     fired
@@ -165,8 +167,12 @@ fn about(model: &GpuModel, gpu: Option<&Gpu>) -> FiredRule {
         Some(gpu) if gpu.amd_partitions > 0 => {
             (format!("{model}: up to {} partitions, no MIG", gpu.amd_partitions), AMD_SOURCE)
         }
-        Some(gpu) if gpu.is_amd() => (format!("{model}: no partitions, whole GPUs only"), AMD_SOURCE),
-        Some(_) => (format!("{model}: no MIG; whole GPUs, or sharing without isolation"), MIG_SOURCE),
+        Some(gpu) if gpu.is_amd() => {
+            (format!("{model}: no partitions, whole GPUs only"), AMD_SOURCE)
+        }
+        Some(_) => {
+            (format!("{model}: no MIG; whole GPUs, or sharing without isolation"), MIG_SOURCE)
+        }
     };
     about_model(Cow::Owned(sentence), source)
 }

@@ -1,24 +1,30 @@
-//! Conditions on a site that have a name, so that rules, warnings and disputes mean the same by it. Data only.
+//! Conditions on a site that have a name, so that rules, warnings and disputes mean the same by it.
+//! Data only.
 
 use muster_model::advice::{Fact, Plane, Threshold};
 
 use crate::condition::Condition::{self, All, Any, Below, Chosen, Is, Never, Not, Reaches};
 
 /// Runs can span nodes: the fleet has several, or gets them.
-pub(crate) const SEVERAL_NODES: Condition = Any(&[Reaches(Threshold::SeveralNodes), Is(Fact::FleetElastic)]);
+pub(crate) const SEVERAL_NODES: Condition =
+    Any(&[Reaches(Threshold::SeveralNodes), Is(Fact::FleetElastic)]);
 
 /// Training of any size.
 pub(crate) const TRAINS: Condition = Any(&[Is(Fact::Training), Is(Fact::CoupledTraining)]);
 
-/// Tasks that wait for each other across nodes. An MPI program on several nodes is that by construction.
-pub(crate) const COUPLED: Condition = Any(&[Is(Fact::CoupledTraining), All(&[Is(Fact::Mpi), SEVERAL_NODES])]);
+/// Tasks that wait for each other across nodes. An MPI program on several nodes is that by
+/// construction.
+pub(crate) const COUPLED: Condition =
+    Any(&[Is(Fact::CoupledTraining), All(&[Is(Fact::Mpi), SEVERAL_NODES])]);
 
-/// What a scheduler that binds pod by pod must not place: coupled runs, and rollouts with a trainer that spans nodes, which
-/// hold GPUs while they wait for each other.
+/// What a scheduler that binds pod by pod must not place: coupled runs, and rollouts with a trainer
+/// that spans nodes, which hold GPUs while they wait for each other.
 pub(crate) const GANGS: Condition = Any(&[COUPLED, All(&[Is(Fact::Rl), SEVERAL_NODES])]);
 
-/// What Ray was made for, in the words of the tree: reinforcement learning, hyperparameter search, distributed Python.
-pub(crate) const PYTHON: Condition = Any(&[Is(Fact::Rl), Is(Fact::Sweeps), Is(Fact::DistributedPython)]);
+/// What Ray was made for, in the words of the tree: reinforcement learning, hyperparameter search,
+/// distributed Python.
+pub(crate) const PYTHON: Condition =
+    Any(&[Is(Fact::Rl), Is(Fact::Sweeps), Is(Fact::DistributedPython)]);
 
 /// Work that starts, ends and answers nobody.
 pub(crate) const FINITE: Condition = Any(&[TRAINS, Is(Fact::Batch), Is(Fact::Mpi), PYTHON]);
@@ -53,8 +59,12 @@ pub(crate) const ENFORCED: Condition = Any(&[
 pub(crate) const DECLARED: Condition = Any(&[Is(Fact::Gitops), Is(Fact::MultiCluster)]);
 
 /// What Slurm does not give, however well it works.
-pub(crate) const PLATFORM_NEEDS: Condition =
-    Any(&[Is(Fact::HostileTenants), Is(Fact::Gitops), Is(Fact::Autoscaling), Is(Fact::MultiCluster)]);
+pub(crate) const PLATFORM_NEEDS: Condition = Any(&[
+    Is(Fact::HostileTenants),
+    Is(Fact::Gitops),
+    Is(Fact::Autoscaling),
+    Is(Fact::MultiCluster),
+]);
 
 /// Below both numbers of the first question, with people who can agree.
 pub(crate) const SMALL: Condition =
@@ -95,7 +105,8 @@ pub(crate) const SUBSTRATE: Condition = All(&[
 ]);
 
 /// Two orchestrators, each brought by a team of its own.
-pub(crate) const BOTH_OPERATED: Condition = All(&[Is(Fact::OperatesSlurm), Is(Fact::OperatesKubernetes)]);
+pub(crate) const BOTH_OPERATED: Condition =
+    All(&[Is(Fact::OperatesSlurm), Is(Fact::OperatesKubernetes)]);
 
 /// Slurm was chosen.
 pub(crate) const SLURM: Condition = Chosen(&[Plane::Slurm]);

@@ -8,7 +8,8 @@ use crate::workload::terms::{
     BATCH, COUPLED, COUPLED_INSIDE, ON_K3S, ON_KUBERNETES, ON_KUBERNETES_OR_K3S, ON_SLURM,
 };
 
-/// Failure modes of one workload, most dangerous first: what stops work or corrupts it, what slows it, what costs people.
+/// Failure modes of one workload, most dangerous first: what stops work or corrupts it, what slows
+/// it, what costs people.
 pub(crate) const WORKLOAD: &[Hazard] = &[
     Hazard {
         id: "default-scheduler",
@@ -66,7 +67,10 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "slurm-tenancy",
-        source: Source::new(Page::Kentino, "where Slurm hits its ceiling: strict multi-tenant isolation"),
+        source: Source::new(
+            Page::Kentino,
+            "where Slurm hits its ceiling: strict multi-tenant isolation",
+        ),
         when: All(&[ON_SLURM, Is(Fact::MultiTenant)]),
         sentence: "Slurm is taken for a tenancy boundary: it has no namespaces and no network policy per job, and devices are fenced only where cgroups are told to",
         tell: "nvidia-smi -L in a one-GPU job lists every GPU of the node; tenants reach each other's ports",
@@ -106,7 +110,10 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "many-pods-one-node",
-        source: Source::new(Page::Guide, "failure modes, 1, and its proof, where one pod is one GPU"),
+        source: Source::new(
+            Page::Guide,
+            "failure modes, 1, and its proof, where one pod is one GPU",
+        ),
         when: All(&[COUPLED_INSIDE, ON_KUBERNETES_OR_K3S]),
         sentence: "one node needs no gang scheduler only while the job is one pod: one pod per GPU is placed partly on a busy node too",
         tell: "several pods per job, some Pending, on a single node",
@@ -125,7 +132,10 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "restart-without-checkpoint",
-        source: Source::new(Page::Hyperstack, "fault tolerance; Kentino, Slurm: requeue and max-restarts"),
+        source: Source::new(
+            Page::Hyperstack,
+            "fault tolerance; Kentino, Slurm: requeue and max-restarts",
+        ),
         when: Is(Fact::TightlyCoupled),
         sentence: "a restart by the scheduler is taken for recovery: without a checkpoint it begins at step 0, on either plane",
         tell: "the restarted job's step counter starts again",
@@ -185,7 +195,10 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     },
     Hazard {
         id: "fair-share-without-gpus",
-        source: Source::new(Page::Kentino, "slurm.conf: GPU accounting; comparison, slurm.conf: fairness"),
+        source: Source::new(
+            Page::Kentino,
+            "slurm.conf: GPU accounting; comparison, slurm.conf: fairness",
+        ),
         when: All(&[ON_SLURM, Is(Fact::MultiTenant)]),
         sentence: "fair share counts CPU-seconds, or nothing: without slurmdbd, gres/gpu among the tracked resources and a weight for it, GPUs are free",
         tell: "sacct shows no gres/gpu in AllocTRES; the heaviest GPU user has the best priority",
@@ -229,7 +242,11 @@ pub(crate) const WORKLOAD: &[Hazard] = &[
     Hazard {
         id: "ray-without-actors",
         source: Source::new(Page::Guide, "when not to switch"),
-        when: All(&[Chosen(&[Plane::Ray]), Not(Fact::TightlyCoupled), Not(Fact::LongLivedServices)]),
+        when: All(&[
+            Chosen(&[Plane::Ray]),
+            Not(Fact::TightlyCoupled),
+            Not(Fact::LongLivedServices),
+        ]),
         sentence: "Ray is adopted where plain batch jobs would do: one more runtime to operate for what a job on the existing platform does",
         tell: "Ray programs without actors, whose tasks never talk to each other",
         cure: "an array or a Volcano job on what is there, unless the tasks need Ray's objects, actors or pruning of trials",

@@ -1,5 +1,5 @@
-//! Composition: what rides on what once the label stands, as a list of layers from the top. The guide's composition stack, with
-//! the facts filled in. It repeats the label and decides nothing.
+//! Composition: what rides on what once the label stands, as a list of layers from the top. The
+//! guide's composition stack, with the facts filled in. It repeats the label and decides nothing.
 
 use muster_model::advice::{Fact, Layer};
 
@@ -47,9 +47,9 @@ const NODE_STACK: &str = "NVIDIA node stack (driver, NCCL, RDMA)";
 const PYTHON: Condition = Is(Fact::PythonNativePipeline);
 const SERVICES: Condition = Is(Fact::LongLivedServices);
 
-/// Every layer that an answer about one workload can have, from the top: runtime, operator, quota, gang scheduler, control
-/// plane, node stack. Source: guide, "composition stack" and "how to scale it"; overview, "composition"; Kentino, "Kueue on
-/// top, Volcano underneath".
+/// Every layer that an answer about one workload can have, from the top: runtime, operator, quota,
+/// gang scheduler, control plane, node stack. Source: guide, "composition stack" and "how to scale
+/// it"; overview, "composition"; Kentino, "Kueue on top, Volcano underneath".
 pub(crate) const LAYERS: &[Stratum] = &[
     Stratum { name: "Ray Train", when: All(&[PYTHON, Is(Fact::TightlyCoupled)]), on: &[RAY] },
     Stratum { name: "Ray tasks and actors (Data, Tune, RLlib)", when: PYTHON, on: &[RAY] },
@@ -64,7 +64,11 @@ pub(crate) const LAYERS: &[Stratum] = &[
     },
     Stratum {
         name: "torchrun or MPI",
-        when: All(&[Is(Fact::TightlyCoupled), Not(Fact::PythonNativePipeline), ON_KUBERNETES_OR_K3S]),
+        when: All(&[
+            Is(Fact::TightlyCoupled),
+            Not(Fact::PythonNativePipeline),
+            ON_KUBERNETES_OR_K3S,
+        ]),
         on: &[KUEUE, GANG_SCHEDULER, KUBERNETES, K3S],
     },
     Stratum {

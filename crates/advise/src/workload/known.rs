@@ -1,5 +1,5 @@
-//! Answers to cases that the rules can tell apart, each found once. The search for flips asks about the same case from many
-//! sides; a batch of ten thousand lines pays for each.
+//! Answers to cases that the rules can tell apart, each found once. The search for flips asks about
+//! the same case from many sides; a batch of ten thousand lines pays for each.
 
 use std::cell::OnceCell;
 use std::sync::LazyLock;
@@ -16,7 +16,8 @@ pub(super) struct Read {
     /// In the order of facts, numbers among them.
     pub(super) facts: Vec<Fact>,
     pub(super) thresholds: Vec<Threshold>,
-    /// Those that only warnings and disputes read among them: a site's own number is shown wherever it counts.
+    /// Those that only warnings and disputes read among them: a site's own number is shown wherever
+    /// it counts.
     pub(super) shown: Vec<Threshold>,
     flags: Vec<Fact>,
 }
@@ -48,7 +49,8 @@ impl<'a> Known<'a> {
     pub(super) fn ask(&self, facts: &Facts) -> &Outcome {
         let flags = READ.flags.iter().map(|flag| facts.is(*flag));
         let reached = READ.thresholds.iter();
-        let reached = reached.map(|threshold| facts.get(threshold.fact()) >= self.thresholds.get(*threshold));
+        let reached =
+            reached.map(|threshold| facts.get(threshold.fact()) >= self.thresholds.get(*threshold));
         let slot = flags.chain(reached).fold(0, |slot, bit| slot << 1 | usize::from(bit));
         self.answers[slot].get_or_init(|| {
             let mut case = Case::new(facts, self.thresholds, self.ruleset);

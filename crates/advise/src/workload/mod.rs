@@ -8,7 +8,8 @@ pub(crate) mod terms;
 use std::borrow::Cow;
 
 use muster_model::advice::{
-    Advice, Changes, Fact, Facts, FiredRule, Label, Page, Ruleset, Source, Thresholds, Value, Warning,
+    Advice, Changes, Fact, Facts, FiredRule, Label, Page, Ruleset, Source, Thresholds, Value,
+    Warning,
 };
 
 use self::known::{Known, READ};
@@ -42,7 +43,8 @@ pub fn advise(facts: &Facts, thresholds: &Thresholds, ruleset: Ruleset) -> Advic
 
     // 2. Ask again with other facts.
     let known = Known::new(thresholds, ruleset);
-    let search = Search { askable: &READ.facts, read: &READ.thresholds, together: READ.facts.len() };
+    let search =
+        Search { askable: &READ.facts, read: &READ.thresholds, together: READ.facts.len() };
     let flips = search.flips(facts, thresholds, |facts| known.ask(facts));
 
     // 3. What this answer invites, and where it is disputed.
@@ -58,8 +60,8 @@ pub fn advise(facts: &Facts, thresholds: &Thresholds, ruleset: Ruleset) -> Advic
     }
 }
 
-/// Facts that were given and leave this answer as it is. For each, the smallest change of other facts after which it would
-/// matter.
+/// Facts that were given and leave this answer as it is. For each, the smallest change of other
+/// facts after which it would matter.
 fn silent_facts(
     search: &Search<'_>,
     facts: &Facts,
@@ -95,7 +97,8 @@ fn silent(fact: Fact, value: Value, cure: &str) -> Warning {
 }
 
 fn would_matter(fact: Fact, changes: &Changes) -> String {
-    let steps: Vec<String> = changes.0.iter().map(|(other, value)| format!("{other}: {value}")).collect();
+    let steps: Vec<String> =
+        changes.0.iter().map(|(other, value)| format!("{other}: {value}")).collect();
     format!("do not count on {fact} as a reason; it would decide with {}", steps.join(", "))
 }
 
@@ -112,7 +115,8 @@ mod tests {
 
     use super::*;
 
-    /// The cases that are told apart in `known`: flags and thresholds are all that the rules look at.
+    /// The cases that are told apart in `known`: flags and thresholds are all that the rules look
+    /// at.
     #[test]
     fn rules_read_what_their_documentation_says() {
         assert_eq!(READ.thresholds, [Threshold::MultiNode]);
@@ -122,7 +126,8 @@ mod tests {
             [&Fact::MultiTenant],
             "the guide's labeller reads every other fact"
         );
-        let by_threshold = |fact: &Fact| READ.thresholds.iter().any(|threshold| threshold.fact() == *fact);
+        let by_threshold =
+            |fact: &Fact| READ.thresholds.iter().any(|threshold| threshold.fact() == *fact);
         assert!(READ.facts.iter().all(|fact| fact.kind() == Kind::Flag || by_threshold(fact)));
     }
 }

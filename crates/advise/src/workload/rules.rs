@@ -1,4 +1,5 @@
-//! The guide's labeller as an ordered list. Labels are the guide's own words, to the letter: programs compare them.
+//! The guide's labeller as an ordered list. Labels are the guide's own words, to the letter:
+//! programs compare them.
 
 use muster_model::advice::{Fact, Page, Plane, Ruleset, Source};
 
@@ -15,7 +16,10 @@ pub(crate) const RULES: &[Rule] = &[
         id: "slurm-coupled",
         source: Source::new(Page::Guide, "labeller, rule 1; matrix, row 1"),
         when: All(&[COUPLED, Is(Fact::BareMetal)]),
-        effect: Effect::Choose { primary: Plane::Slurm, addon: "topology.conf for rail-aware placement" },
+        effect: Effect::Choose {
+            primary: Plane::Slurm,
+            addon: "topology.conf for rail-aware placement",
+        },
         sentence: "coupled training across nodes on bare metal: Slurm grants the allocation whole and places it by topology",
     },
     Rule {
@@ -55,8 +59,16 @@ pub(crate) const RULES: &[Rule] = &[
     },
     Rule {
         id: "gang-required-on-k3s",
-        source: Source::new(Page::Guide, "the load-bearing invariant, against the labeller's own code"),
-        when: All(&[Under(Ruleset::Corrected), COUPLED, Chosen(&[Plane::Ray]), Is(Fact::EdgeOrDev)]),
+        source: Source::new(
+            Page::Guide,
+            "the load-bearing invariant, against the labeller's own code",
+        ),
+        when: All(&[
+            Under(Ruleset::Corrected),
+            COUPLED,
+            Chosen(&[Plane::Ray]),
+            Is(Fact::EdgeOrDev),
+        ]),
         effect: GANG,
         sentence: "Ray on k3s is under the same pod-by-pod scheduler: the guide says so, and its labeller forgets it",
     },

@@ -1,18 +1,21 @@
-//! Conditions on one workload that rules, warnings, disputes and layers share, so that they mean the same everywhere.
-//! Data only.
+//! Conditions on one workload that rules, warnings, disputes and layers share, so that they mean
+//! the same everywhere. Data only.
 
 use muster_model::advice::{Fact, Plane, Threshold};
 
 use crate::condition::Condition::{self, All, Any, Below, Chosen, Is, Not, Reaches};
 
 /// Tasks that wait for each other, on more than one node.
-pub(crate) const COUPLED: Condition = All(&[Is(Fact::TightlyCoupled), Reaches(Threshold::MultiNode)]);
+pub(crate) const COUPLED: Condition =
+    All(&[Is(Fact::TightlyCoupled), Reaches(Threshold::MultiNode)]);
 
 /// Tasks that wait for each other, within one node.
-pub(crate) const COUPLED_INSIDE: Condition = All(&[Is(Fact::TightlyCoupled), Below(Threshold::MultiNode)]);
+pub(crate) const COUPLED_INSIDE: Condition =
+    All(&[Is(Fact::TightlyCoupled), Below(Threshold::MultiNode)]);
 
 /// Whatever was chosen, a scheduler of the Kubernetes family places its tasks.
-pub(crate) const ON_KUBERNETES_OR_K3S: Condition = Chosen(&[Plane::Kubernetes, Plane::K3s, Plane::Ray]);
+pub(crate) const ON_KUBERNETES_OR_K3S: Condition =
+    Chosen(&[Plane::Kubernetes, Plane::K3s, Plane::Ray]);
 
 /// Full Kubernetes places its tasks.
 pub(crate) const ON_KUBERNETES: Condition =

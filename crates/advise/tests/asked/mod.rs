@@ -18,7 +18,8 @@ pub fn facts(words: &str) -> Facts {
     words.split_whitespace().fold(Facts::default(), |facts, word| {
         match FLAGS.iter().find(|(name, _)| *name == word) {
             Some((_, flag)) => facts.with(*flag, 1),
-            None => facts.with(Fact::Nodes, word.parse().expect("a flag of the table or a number of nodes")),
+            None => facts
+                .with(Fact::Nodes, word.parse().expect("a flag of the table or a number of nodes")),
         }
     })
 }

@@ -1,4 +1,5 @@
-//! Every warning and every dispute about a site: a site where it is due, and a near miss, one fact away, where it is not.
+//! Every warning and every dispute about a site: a site where it is due, and a near miss, one fact
+//! away, where it is not.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +16,11 @@ const LAB: Numbers = &[(FleetNodes, 8), (FleetGpus, 64), (Users, 20)];
 /// The same, with somebody to run Kubernetes.
 const RUN: Numbers = &[(FleetNodes, 8), (FleetGpus, 64), (Users, 20), (PlatformFte, 50)];
 /// Large, several teams.
-const LARGE: Numbers = &[(FleetNodes, 25), (FleetGpus, 200), (Users, 60), (Teams, 4), (PlatformFte, 100)];
+const LARGE: Numbers =
+    &[(FleetNodes, 25), (FleetGpus, 200), (Users, 60), (Teams, 4), (PlatformFte, 100)];
 /// Many teams.
-const TEAMS: Numbers = &[(FleetNodes, 16), (FleetGpus, 128), (Users, 60), (Teams, 10), (PlatformFte, 100)];
+const TEAMS: Numbers =
+    &[(FleetNodes, 16), (FleetGpus, 128), (Users, 60), (Teams, 10), (PlatformFte, 100)];
 /// Few GPUs, few people.
 const FEW: Numbers = &[(FleetNodes, 2), (FleetGpus, 8), (Users, 4)];
 /// One person, several nodes.
@@ -34,7 +37,12 @@ const WARNINGS: &[Row] = &[
     ("slices-without-hardware", &[IsolatedSlices, Services], RUN, (FleetMig, 1)),
     ("sharing-is-not-isolation", &[SharedGpus, Services], RUN, (SharedGpus, 0)),
     ("namespace-is-not-a-wall", &[Services, HostileTenants], RUN, (HostileTenants, 0)),
-    ("tenants-on-slurm", &[OperatesSlurm, Works, Training, Services, HostileTenants], RUN, (Works, 0)),
+    (
+        "tenants-on-slurm",
+        &[OperatesSlurm, Works, Training, Services, HostileTenants],
+        RUN,
+        (Works, 0),
+    ),
     ("unconfined-devices", &[Training], LAB, (Users, 1)),
     ("regulated-and-shared", &[Regulated, Training], LAB, (FleetSingleTenant, 1)),
     ("service-on-slurm", &[Services, Training], LAB, (Managed, 1)),
@@ -57,7 +65,12 @@ const WARNINGS: &[Row] = &[
     ("fixed-allocation", &[Training, Grow], LAB, (Grow, 0)),
     ("grows-only-if-asked", &[Training, Services, Grow], RUN, (PlatformFte, 0)),
     ("elastic-nodes-fixed-pool", &[Batch, FleetElastic], LAB, (FleetElastic, 0)),
-    ("one-pool-many-kinds", &[OperatesSlurm, Works, Training, Notebooks, Services], LAB, (PlatformFte, 25)),
+    (
+        "one-pool-many-kinds",
+        &[OperatesSlurm, Works, Training, Notebooks, Services],
+        LAB,
+        (PlatformFte, 25),
+    ),
     ("drifting-environments", &[Training, Reproducible], LAB, (Reproducible, 0)),
     ("launch-depends-on-dns", &[Services, CoupledTraining], RUN, (CoupledTraining, 0)),
     ("rank-fails-unseen", &[CoupledTraining], LAB, (CoupledTraining, 0)),
@@ -86,15 +99,30 @@ const WARNINGS: &[Row] = &[
 ];
 
 const DISPUTES: &[Row] = &[
-    ("no-scheduler-boundary", &[Talk, Training], &[(FleetNodes, 4), (FleetGpus, 32), (Users, 6)], (Users, 7)),
-    ("how-many-users", &[Talk, Training], &[(FleetNodes, 2), (FleetGpus, 15), (Users, 7)], (Users, 6)),
+    (
+        "no-scheduler-boundary",
+        &[Talk, Training],
+        &[(FleetNodes, 4), (FleetGpus, 32), (Users, 6)],
+        (Users, 7),
+    ),
+    (
+        "how-many-users",
+        &[Talk, Training],
+        &[(FleetNodes, 2), (FleetGpus, 15), (Users, 7)],
+        (Users, 6),
+    ),
     (
         "second-team",
         &[Talk, Training],
         &[(FleetNodes, 2), (FleetGpus, 8), (Users, 4), (Teams, 2)],
         (Teams, 1),
     ),
-    ("working-scheduler-on-few-gpus", &[Talk, OperatesSlurm, Works, Training], FEW, (FleetGpus, 16)),
+    (
+        "working-scheduler-on-few-gpus",
+        &[Talk, OperatesSlurm, Works, Training],
+        FEW,
+        (FleetGpus, 16),
+    ),
     ("edge-or-nothing", &[FleetEdge, Talk], FEW, (FleetGpus, 16)),
     ("endpoint-on-few-gpus", &[Talk, Services], FEW, (FleetGpus, 16)),
     ("conventions-cannot-enforce", &[Talk, Training, StrictQuotas], FEW, (StrictQuotas, 0)),
@@ -102,14 +130,24 @@ const DISPUTES: &[Row] = &[
     ("size-of-k3s", &[FleetEdge], &[(FleetNodes, 9), (FleetGpus, 9)], (FleetNodes, 8)),
     ("small-platform-k3s", &[Services], LAB, (FleetNodes, 9)),
     ("working-slurm-and-services", &[OperatesSlurm, Works, Training, Services], RUN, (Services, 0)),
-    ("working-kubernetes-and-coupled", &[OperatesKubernetes, Works, CoupledTraining], RUN, (HpcFluent, 1)),
+    (
+        "working-kubernetes-and-coupled",
+        &[OperatesKubernetes, Works, CoupledTraining],
+        RUN,
+        (HpcFluent, 1),
+    ),
     ("ray-owns-the-nodes", &[Rl], ONE, (Users, 2)),
     ("ray-as-primary", &[Rl], LAB, (Rl, 0)),
     ("serving-without-training", &[Services], RUN, (Training, 1)),
     ("mix-or-staff", &[Services, Training], LAB, (PlatformFte, 25)),
     ("where-the-tree-ends", &[Services, Training, StrictQuotas], RUN, (StrictQuotas, 0)),
     ("mixed-fleet", &[Services, Training], RUN, (Services, 0)),
-    ("coupled-on-bare-metal", &[Services, CoupledTraining, FleetBareMetal], RUN, (MainlyCoupled, 1)),
+    (
+        "coupled-on-bare-metal",
+        &[Services, CoupledTraining, FleetBareMetal],
+        RUN,
+        (MainlyCoupled, 1),
+    ),
     ("simple-batch", &[Training], LAB, (CoupledTraining, 1)),
     ("teams-on-slurm", &[Training], TEAMS, (Teams, 1)),
     ("declared-or-staffed", &[Batch, Gitops], LAB, (PlatformFte, 25)),
@@ -137,12 +175,22 @@ const DISPUTES: &[Row] = &[
     ("who-recovers", &[Training], LAB, (Training, 0)),
     ("provider-or-you", &[Training, Managed], LAB, (Managed, 0)),
     ("slurm-in-pods", &[CoupledTraining, Managed], LAB, (PlatformFte, 25)),
-    ("managed-kubernetes-for-training", &[CoupledTraining, Services, Managed], LAB, (CoupledTraining, 0)),
+    (
+        "managed-kubernetes-for-training",
+        &[CoupledTraining, Services, Managed],
+        LAB,
+        (CoupledTraining, 0),
+    ),
     ("ray-in-which-pool", &[OperatesSlurm, Works, Rl, Services], RUN, (PlatformFte, 0)),
     ("which-looks-simpler", &[CoupledTraining], LAB, (CoupledTraining, 0)),
     ("elastic-slurm", &[Batch, FleetElastic], LAB, (FleetElastic, 0)),
     ("one-part-time-person", &[Training], LARGE, (FleetGpus, 199)),
-    ("fractions-by-memory", &[Training, Notebooks, ToolingBudget, StrictQuotas], TEAMS, (Notebooks, 0)),
+    (
+        "fractions-by-memory",
+        &[Training, Notebooks, ToolingBudget, StrictQuotas],
+        TEAMS,
+        (Notebooks, 0),
+    ),
     ("native-gang", &[Services, CoupledTraining], RUN, (CoupledTraining, 0)),
     ("determined-ended", &[Training, Tracking], LAB, (Tracking, 0)),
     ("growing-in-slurm", &[Training, Grow], LAB, (Grow, 0)),
@@ -151,7 +199,12 @@ const DISPUTES: &[Row] = &[
     ("lent-and-not-returned", &[Services, Training, StrictQuotas], RUN, (StrictQuotas, 0)),
     ("training-jobs-renamed", &[Services, Training], RUN, (Services, 0)),
     ("what-is-charged", &[Training], LAB, (Talk, 1)),
-    ("slices-by-hand", &[OperatesSlurm, Works, Training, IsolatedSlices, FleetMig], LAB, (FleetMig, 0)),
+    (
+        "slices-by-hand",
+        &[OperatesSlurm, Works, Training, IsolatedSlices, FleetMig],
+        LAB,
+        (FleetMig, 0),
+    ),
     ("share-of-top500", &[CoupledTraining], LAB, (CoupledTraining, 0)),
 ];
 
@@ -203,7 +256,8 @@ fn every_rule_fires_somewhere() {
         site(&[Training, StrictQuotas], LAB),
         site(&[Services, Training, Reproducible], RUN),
     ];
-    let said: BTreeSet<&str> = rows.chain(others).chain(more).flat_map(|site| said(&ask(&site))).collect();
+    let said: BTreeSet<&str> =
+        rows.chain(others).chain(more).flat_map(|site| said(&ask(&site))).collect();
     let silent: Vec<String> =
         listed("Rules for a site").into_iter().filter(|id| !said.contains(id.as_str())).collect();
     assert!(silent.is_empty(), "{silent:?}");

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_advise::label_site;
-use muster_model::advice::{Fact, Facts, Kind, Label, MixEntry, Ruleset, SiteProfile, Threshold, Value};
+use muster_model::advice::{
+    Fact, Facts, Kind, Label, MixEntry, Ruleset, SiteProfile, Threshold, Value,
+};
 
 use crate::pages;
 use crate::rows::ask;
@@ -31,13 +33,15 @@ fn by_force(site: &SiteProfile) -> BTreeMap<(Fact, Value), Label> {
             }
             let label = label_site(&SiteProfile { facts, ..site.clone() }, Ruleset::Corrected);
             if label != present {
-                let nearer = |known: &u32| (known.abs_diff(now), *known) < (stored.abs_diff(now), stored);
+                let nearer =
+                    |known: &u32| (known.abs_diff(now), *known) < (stored.abs_diff(now), stored);
                 if !nearest.get(&label).is_some_and(nearer) {
                     nearest.insert(label, stored);
                 }
             }
         }
-        found.extend(nearest.into_iter().map(|(label, stored)| ((fact, fact.value(stored)), label)));
+        found
+            .extend(nearest.into_iter().map(|(label, stored)| ((fact, fact.value(stored)), label)));
     }
     found
 }
@@ -64,12 +68,15 @@ fn also_with_a_mix_and_with_other_thresholds() {
         facts: Facts::default().with(Fact::Nodes, nodes).with(flag, 1),
     };
     for row in pages::all() {
-        for entry in [kind("api", Fact::LongLivedServices, 1), kind("pretraining", Fact::TightlyCoupled, 2)] {
+        for entry in
+            [kind("api", Fact::LongLivedServices, 1), kind("pretraining", Fact::TightlyCoupled, 2)]
+        {
             let mut site = SiteProfile { mix: vec![entry], ..row.site() };
             site.thresholds.set(Threshold::SchedulerGpus, 24);
             site.thresholds.set(Threshold::PlatformFte, 60);
             let advice = ask(&site);
-            let flips = advice.advice.flips.iter().map(|flip| (flip.change.0[0], flip.label.clone()));
+            let flips =
+                advice.advice.flips.iter().map(|flip| (flip.change.0[0], flip.label.clone()));
             assert_eq!(flips.collect::<BTreeMap<_, _>>(), by_force(&site), "{}", row.source);
             let own = advice.advice.rules.iter().filter(|rule| rule.id == "site-threshold").count();
             assert_eq!(own, 2, "the site's own numbers are shown");
@@ -83,8 +90,9 @@ fn the_flips_that_the_pages_name() {
         let row = pages::all().find(|row| row.source == source).unwrap();
         let advice = ask(&row.site());
         let flips = advice.advice.flips.iter();
-        let leads =
-            flips.filter(|flip| flip.change.0 == [(fact, value)]).map(|flip| flip.label.primary.name());
+        let leads = flips
+            .filter(|flip| flip.change.0 == [(fact, value)])
+            .map(|flip| flip.label.primary.name());
         assert_eq!(leads.collect::<Vec<_>>(), [primary], "{source}: {fact}");
     };
     // Kentino, step 1: coordination breaks, or the numbers are reached.
@@ -99,6 +107,11 @@ fn the_flips_that_the_pages_name() {
     // Hyperstack: somebody else runs it.
     check("step 3 no, at 0.24", Fact::Managed, Value::Flag(true), "kubernetes");
     // Guide: switch only when there is a need.
-    check("when not to switch, 1: working Slurm", Fact::HostileTenants, Value::Flag(true), "kubernetes");
+    check(
+        "when not to switch, 1: working Slurm",
+        Fact::HostileTenants,
+        Value::Flag(true),
+        "kubernetes",
+    );
     check("when not to switch, 1: working Slurm", Fact::Gitops, Value::Flag(true), "kubernetes");
 }

@@ -8,7 +8,8 @@ use muster_model::advice::{Facts, MixEntry, Plane, SiteProfile};
 use crate::rows::{ask, said, site};
 
 fn entry(name: &str, share_percent: Option<u32>, flags: &[Fact], nodes: u32) -> MixEntry {
-    let facts = flags.iter().fold(Facts::default().with(Nodes, nodes), |facts, fact| facts.with(*fact, 1));
+    let facts =
+        flags.iter().fold(Facts::default().with(Nodes, nodes), |facts, fact| facts.with(*fact, 1));
     MixEntry { name: Arc::from(name), share_percent, facts }
 }
 
@@ -94,7 +95,11 @@ fn each_kind_runs_somewhere_and_is_told_what_it_costs() {
             assert_eq!(*plane, expected_plane, "{how}");
             assert!(how.contains(expected_how), "{how}");
         }
-        assert_eq!(advice.workloads[0].alone.primary, Plane::Slurm, "alone, by the guide's labeller");
+        assert_eq!(
+            advice.workloads[0].alone.primary,
+            Plane::Slurm,
+            "alone, by the guide's labeller"
+        );
         assert_eq!(advice.workloads[1].alone.primary, Plane::Kubernetes);
     };
     // Split: batch stays, services go across.

@@ -1,4 +1,5 @@
-//! Every table, tree, list and profile of the pages that is about a site, one row per row, with its source.
+//! Every table, tree, list and profile of the pages that is about a site, one row per row, with its
+//! source.
 
 use muster_model::advice::Fact::{self, *};
 use muster_model::advice::Plane::{self, K3s, Kubernetes, Ray, Slurm};
@@ -20,7 +21,8 @@ const fn row(
     Row { source, flags, numbers, label, deviation: None }
 }
 
-/// As the page says, but with a dispute that names another of its statements; or Muster's answer, with the page's in a dispute.
+/// As the page says, but with a dispute that names another of its statements; or Muster's answer,
+/// with the page's in a dispute.
 const fn disputed(row: Row, dispute: &'static str, position: &'static str) -> Row {
     Row { deviation: Some(Deviation { dispute, position }), ..row }
 }
@@ -125,7 +127,12 @@ pub const SUMMARY: &[Row] = &[
         "many teams and a budget for tools: Run:ai on Kubernetes",
     ),
     disputed(
-        row("row 7", &[Training, Sweeps, Tracking], LAB, (Slurm, "Ray inside a Slurm allocation", "")),
+        row(
+            "row 7",
+            &[Training, Sweeps, Tracking],
+            LAB,
+            (Slurm, "Ray inside a Slurm allocation", ""),
+        ),
         "determined-ended",
         "managed experiments with tracking: Determined.AI",
     ),
@@ -221,7 +228,12 @@ pub const TREE: &[Row] = &[
         &[(FleetNodes, 5), (FleetGpus, 32), (Users, 5)],
         (Slurm, "", ""),
     ),
-    row("step 2 yes", &[Services, Training], STAFFED, (Kubernetes, "GPU Operator + Kueue + Kubeflow", "")),
+    row(
+        "step 2 yes",
+        &[Services, Training],
+        STAFFED,
+        (Kubernetes, "GPU Operator + Kueue + Kubeflow", ""),
+    ),
     row(
         "step 2 yes, distributed",
         &[Services, Training, CoupledTraining],
@@ -284,10 +296,20 @@ pub const TREE: &[Row] = &[
         STAFFED,
         (Kubernetes, "GPU Operator + Kueue + KubeRay", ""),
     ),
-    row("step 5 yes, on Slurm", &[DistributedPython], LAB, (Slurm, "Ray inside a Slurm allocation", "")),
+    row(
+        "step 5 yes, on Slurm",
+        &[DistributedPython],
+        LAB,
+        (Slurm, "Ray inside a Slurm allocation", ""),
+    ),
     row("step 5 no", &[Batch], LAB, (Slurm, "", "")),
     row("step 6 no", &[Services, IsolatedSlices], STAFFED, (Kubernetes, "GPU Operator", "")),
-    row("step 6 yes", &[Services, IsolatedSlices, FleetMig], STAFFED, (Kubernetes, "GPU Operator", "")),
+    row(
+        "step 6 yes",
+        &[Services, IsolatedSlices, FleetMig],
+        STAFFED,
+        (Kubernetes, "GPU Operator", ""),
+    ),
 ];
 
 /// Kentino: "is right when", for each tool, and the three places where Slurm hits its ceiling.
@@ -329,7 +351,12 @@ pub const RIGHT_WHEN: &[Row] = &[
         (Kubernetes, "GPU Operator + Kueue + MultiKueue", ""),
     ),
     disputed(
-        row("Kubernetes: declarative, without a platform team", &[Batch, Gitops], LAB, (Slurm, "", "")),
+        row(
+            "Kubernetes: declarative, without a platform team",
+            &[Batch, Gitops],
+            LAB,
+            (Slurm, "", ""),
+        ),
         "declared-or-staffed",
         "declarative everything, several clusters, and a platform team",
     ),
@@ -435,7 +462,8 @@ pub const PROFILES: &[Row] = &[
     ),
 ];
 
-/// Guide: the constraint table, "when not to switch", and the hybrids of its architecture and of the comparison.
+/// Guide: the constraint table, "when not to switch", and the hybrids of its architecture and of
+/// the comparison.
 pub const CONSTRAINTS: &[Row] = &[
     row(
         "row 1",
@@ -456,7 +484,12 @@ pub const CONSTRAINTS: &[Row] = &[
         (Kubernetes, "Volcano gang scheduler (REQUIRED) + GPU Operator + Kueue + Kubeflow", ""),
     ),
     disputed(
-        row("row 3, edge", &[FleetEdge], &[(FleetNodes, 2), (FleetGpus, 2)], (K3s, "GPU Operator", "")),
+        row(
+            "row 3, edge",
+            &[FleetEdge],
+            &[(FleetNodes, 2), (FleetGpus, 2)],
+            (K3s, "GPU Operator", ""),
+        ),
         "edge-or-nothing",
         "edge, small, CI or development: k3s",
     ),
@@ -473,7 +506,12 @@ pub const CONSTRAINTS: &[Row] = &[
         (K3s, "GPU Operator", ""),
     ),
     disputed(
-        row("row 4", &[Rl, DistributedPython, Training], LAB, (Slurm, "Ray inside a Slurm allocation", "")),
+        row(
+            "row 4",
+            &[Rl, DistributedPython, Training],
+            LAB,
+            (Slurm, "Ray inside a Slurm allocation", ""),
+        ),
         "ray-as-primary",
         "RL and data, train, rollout pipelines: Ray",
     ),
@@ -555,7 +593,8 @@ fn every_row_of_every_table() {
             wrong.push(format!("{}: {:?} instead of {:?}", row.source, label(&advice), row.label));
         }
         if let Some(deviation) = row.deviation {
-            let shown = advice.advice.disputes.iter().find(|dispute| dispute.id == deviation.dispute);
+            let shown =
+                advice.advice.disputes.iter().find(|dispute| dispute.id == deviation.dispute);
             let holds = shown.is_some_and(|dispute| {
                 dispute.positions.iter().any(|position| position.says.contains(deviation.position))
             });

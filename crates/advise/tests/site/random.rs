@@ -27,7 +27,9 @@ fn stored(fact: Fact) -> BoxedStrategy<u32> {
 fn facts_of(list: &'static [Fact]) -> impl Strategy<Value = Facts> {
     let values: Vec<BoxedStrategy<u32>> = list.iter().map(|fact| stored(*fact)).collect();
     values.prop_map(move |values| {
-        list.iter().zip(values).fold(Facts::default(), |facts, (fact, value)| facts.with(*fact, value))
+        list.iter()
+            .zip(values)
+            .fold(Facts::default(), |facts, (fact, value)| facts.with(*fact, value))
     })
 }
 
@@ -35,7 +37,8 @@ fn facts_of(list: &'static [Fact]) -> impl Strategy<Value = Facts> {
 fn agreed(mut facts: Facts) -> Facts {
     let teams = facts.get(Fact::Teams).min(facts.get(Fact::Users));
     facts.set(Fact::Teams, teams);
-    let operates = [Fact::OperatesSlurm, Fact::OperatesKubernetes, Fact::OperatesK3s, Fact::OperatesRay];
+    let operates =
+        [Fact::OperatesSlurm, Fact::OperatesKubernetes, Fact::OperatesK3s, Fact::OperatesRay];
     if !operates.iter().any(|plane| facts.is(*plane)) {
         facts.set(Fact::Works, 0);
         facts.set(Fact::Modernise, 0);
@@ -60,23 +63,29 @@ fn agreed(mut facts: Facts) -> Facts {
 }
 
 fn sites() -> impl Strategy<Value = SiteProfile> {
-    let models =
-        prop_oneof![Just(vec![]), Just(vec!["rtx4090"]), Just(vec!["h100"]), Just(vec!["l40", "a100"])];
+    let models = prop_oneof![
+        Just(vec![]),
+        Just(vec!["rtx4090"]),
+        Just(vec!["h100"]),
+        Just(vec!["l40", "a100"])
+    ];
     let entry = (facts_of(Fact::WORKLOAD), prop::option::of(1u32..=100));
     let mix = prop_oneof![2 => Just(vec![]), 1 => prop::collection::vec(entry, 1..4)];
-    (facts_of(Fact::SITE).prop_map(agreed), models, mix).prop_map(|(facts, models, mix)| SiteProfile {
-        facts,
-        models: models.into_iter().map(GpuModel::from).collect(),
-        mix: mix
-            .into_iter()
-            .enumerate()
-            .map(|(index, (facts, share_percent))| MixEntry {
-                name: Arc::from(format!("kind-{index}")),
-                share_percent,
-                facts,
-            })
-            .collect(),
-        thresholds: Thresholds::default(),
+    (facts_of(Fact::SITE).prop_map(agreed), models, mix).prop_map(|(facts, models, mix)| {
+        SiteProfile {
+            facts,
+            models: models.into_iter().map(GpuModel::from).collect(),
+            mix: mix
+                .into_iter()
+                .enumerate()
+                .map(|(index, (facts, share_percent))| MixEntry {
+                    name: Arc::from(format!("kind-{index}")),
+                    share_percent,
+                    facts,
+                })
+                .collect(),
+            thresholds: Thresholds::default(),
+        }
     })
 }
 
@@ -102,11 +111,19 @@ fn labels_agree(site: &SiteProfile, advice: &SiteAdvice) -> Result<(), TestCaseE
     let parts: Vec<&str> = label.addon.split(" + ").collect();
     let has = |part: &str| parts.iter().any(|other| other.contains(part));
     let on_kubernetes = matches!(label.primary, Plane::Kubernetes | Plane::K3s);
-    prop_assert_eq!(parts.iter().collect::<BTreeSet<_>>().len(), parts.len(), "a part stands twice");
+    prop_assert_eq!(
+        parts.iter().collect::<BTreeSet<_>>().len(),
+        parts.len(),
+        "a part stands twice"
+    );
     prop_assert!(label.hybrid.is_none() || label.primary == Plane::Slurm, "only Slurm is split");
     prop_assert!(!has("REQUIRED") || on_kubernetes, "a gang scheduler needs a scheduler");
     for kubernetes_only in ["Run:ai", "Kubeflow", "MultiKueue", "Karpenter"] {
-        prop_assert!(!has(kubernetes_only) || label.primary == Plane::Kubernetes, "{}", kubernetes_only);
+        prop_assert!(
+            !has(kubernetes_only) || label.primary == Plane::Kubernetes,
+            "{}",
+            kubernetes_only
+        );
     }
     prop_assert!(!has("KubeRay") || on_kubernetes);
     prop_assert!(!has("GPU Operator") || on_kubernetes);
@@ -117,7 +134,10 @@ fn labels_agree(site: &SiteProfile, advice: &SiteAdvice) -> Result<(), TestCaseE
     let is = |fact: Fact| site.facts.is(fact);
     let several_nodes = site.facts.get(Fact::FleetNodes) > 1 || is(Fact::FleetElastic);
     let coupled = is(Fact::CoupledTraining) || ((is(Fact::Mpi) || is(Fact::Rl)) && several_nodes);
-    prop_assert!(!(on_kubernetes && coupled) || has("REQUIRED"), "coupled runs past the gang scheduler");
+    prop_assert!(
+        !(on_kubernetes && coupled) || has("REQUIRED"),
+        "coupled runs past the gang scheduler"
+    );
     let enforced = [
         Fact::HostileTenants,
         Fact::StrictQuotas,
@@ -193,13 +213,21 @@ fn stack_stands(advice: &SiteAdvice) -> Result<(), TestCaseError> {
         Plane::Ray => "Ray",
     };
     prop_assert!(layers.iter().any(|layer| layer.name.starts_with(plane)));
-    if label.hybrid.as_deref().is_some_and(|split| split.contains("K8s") || split.contains("Kubernetes")) {
-        prop_assert!(layers.iter().any(|layer| layer.name == "Kubernetes"), "the other half is missing");
+    if label
+        .hybrid
+        .as_deref()
+        .is_some_and(|split| split.contains("K8s") || split.contains("Kubernetes"))
+    {
+        prop_assert!(
+            layers.iter().any(|layer| layer.name == "Kubernetes"),
+            "the other half is missing"
+        );
     }
     Ok(())
 }
 
-/// Asked again with the change, the answer is the promised one; also when the mix implies other facts.
+/// Asked again with the change, the answer is the promised one; also when the mix implies other
+/// facts.
 fn flips_hold(site: &SiteProfile, advice: &SiteAdvice) -> Result<(), TestCaseError> {
     for flip in &advice.advice.flips {
         prop_assert_eq!(flip.change.0.len(), 1);
@@ -226,7 +254,12 @@ fn work_has_a_place(site: &SiteProfile, advice: &SiteAdvice) -> Result<(), TestC
         prop_assert_eq!(&entry.name, &work.name);
         prop_assert!(!work.how.is_empty());
         let other_half = label.hybrid.is_some() && work.runs_on == Plane::Kubernetes;
-        prop_assert!(work.runs_on == label.primary || other_half, "{} on {}", work.name, work.runs_on);
+        prop_assert!(
+            work.runs_on == label.primary || other_half,
+            "{} on {}",
+            work.name,
+            work.runs_on
+        );
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! What the rows of all tables share: a site from a few facts, and what it is told. No expectation stands here.
+//! What the rows of all tables share: a site from a few facts, and what it is told. No expectation
+//! stands here.
 
 use muster_advise::advise_site;
 use muster_model::GpuModel;

@@ -1,4 +1,5 @@
-//! HTTP as the client needs it: request lines, bodies, refusals. Knows no route and no type of the API.
+//! HTTP as the client needs it: request lines, bodies, refusals. Knows no route and no type of the
+//! API.
 
 use std::io;
 use std::path::Path;
@@ -39,7 +40,8 @@ pub(super) fn request(
         .header(header::HOST, "muster")
         .header(header::ACCEPT, "application/json");
     if let Body::Upgrade = route.response {
-        builder = builder.header(header::CONNECTION, "upgrade").header(header::UPGRADE, SESSION_PROTOCOL);
+        builder =
+            builder.header(header::CONNECTION, "upgrade").header(header::UPGRADE, SESSION_PROTOCOL);
     }
     let bytes = match body {
         Some(body) => {
@@ -56,7 +58,10 @@ pub(super) fn request(
 }
 
 /// Sends a request on a connection of its own.
-pub(super) async fn send(socket: &Path, request: Request<Full<Bytes>>) -> Result<Response, ClientError> {
+pub(super) async fn send(
+    socket: &Path,
+    request: Request<Full<Bytes>>,
+) -> Result<Response, ClientError> {
     let stream = UnixStream::connect(socket).await.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             ClientError::NoDaemon(socket.to_owned())
@@ -131,7 +136,9 @@ fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(byte))
+            }
             _ => out.push_str(&format!("%{byte:02X}")),
         }
     }
@@ -146,7 +153,8 @@ mod tests {
     #[test]
     fn names_and_queries_are_encoded() {
         assert_eq!(fill("/v1/nodes/{name}/drain", "a b/ü"), "/v1/nodes/a%20b%2F%C3%BC/drain");
-        let filter = JobFilter { all: true, queue: Some("research/vision".into()), ..JobFilter::default() };
+        let filter =
+            JobFilter { all: true, queue: Some("research/vision".into()), ..JobFilter::default() };
         let query = query_string(&serde_json::to_value(filter).unwrap());
         assert_eq!(query, "all=true&queue=research%2Fvision");
         assert_eq!(query_string(&serde_json::to_value(JobFilter::default()).unwrap()), "");

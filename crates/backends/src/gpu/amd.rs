@@ -10,8 +10,8 @@ use super::model;
 /// AMD's PCI vendor id.
 const VENDOR: u32 = 0x1002;
 
-/// Devices below a `/sys/class/drm` directory, in order of card number. Only those with a unique id are
-/// listed: without it ROCm cannot be told to use just that one (integrated graphics have none).
+/// Devices below a `/sys/class/drm` directory, in order of card number. Only those with a unique id
+/// are listed: without it ROCm cannot be told to use just that one (integrated graphics have none).
 #[must_use]
 pub fn devices(drm: &Path) -> Vec<Device> {
     let entries = std::fs::read_dir(drm).into_iter().flatten().flatten();

@@ -1,4 +1,5 @@
-//! Watches for processes on the GPUs that are not this daemon's, so that their devices are not given away.
+//! Watches for processes on the GPUs that are not this daemon's, so that their devices are not
+//! given away.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,21 +22,23 @@ pub struct Ours {
     pub group_prefix: String,
     /// What its environment tags begin with.
     pub tag_prefix: String,
-    /// Control groups of tasks that a lost state ordered: they hold devices that this daemon does not count.
+    /// Control groups of tasks that a lost state ordered: they hold devices that this daemon does
+    /// not count.
     pub unknown_groups: Vec<String>,
     /// Environment tags of such tasks.
     pub unknown_tags: Vec<String>,
 }
 
 impl Ours {
-    /// True when the process belongs to one of this daemon's tasks. A pid that `/proc` does not know (another
-    /// pid namespace) does not.
+    /// True when the process belongs to one of this daemon's tasks. A pid that `/proc` does not
+    /// know (another pid namespace) does not.
     #[must_use]
     pub fn has(&self, pid: u32) -> bool {
         let Ok(pid) = i32::try_from(pid) else { return false };
         let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         let tag = process::tag_of(pid);
-        let in_group = |name: &String| groups.lines().any(|line| line.split('/').any(|part| part == name));
+        let in_group =
+            |name: &String| groups.lines().any(|line| line.split('/').any(|part| part == name));
         if self.unknown_groups.iter().any(in_group)
             || tag.as_ref().is_some_and(|tag| self.unknown_tags.contains(tag))
         {
@@ -53,10 +56,19 @@ pub fn foreign_devices(
     devices: &[Device],
     is_ours: &dyn Fn(u32) -> bool,
 ) -> DeviceSet {
-    let foreign: BTreeSet<&str> =
-        users_of(described).into_iter().filter(|(_, pid)| !is_ours(*pid)).map(|(uuid, _)| uuid).collect();
-    let is_used = |device: &Device| !device.uuid.is_empty() && foreign.contains(device.uuid.as_ref());
-    devices.iter().enumerate().filter(|(_, device)| is_used(device)).map(|(index, _)| index).collect()
+    let foreign: BTreeSet<&str> = users_of(described)
+        .into_iter()
+        .filter(|(_, pid)| !is_ours(*pid))
+        .map(|(uuid, _)| uuid)
+        .collect();
+    let is_used =
+        |device: &Device| !device.uuid.is_empty() && foreign.contains(device.uuid.as_ref());
+    devices
+        .iter()
+        .enumerate()
+        .filter(|(_, device)| is_used(device))
+        .map(|(index, _)| index)
+        .collect()
 }
 
 /// What was seen twice in a row is so; what was seen once may be a task of ours that just ended.
@@ -131,7 +143,8 @@ mod tests {
     fn a_stranger_must_be_seen_twice_and_leaves_at_once() {
         let (none, one) = (DeviceSet::EMPTY, DeviceSet::one(3));
         let mut steady = Steady::default();
-        let told: Vec<_> = [none, one, none, one, one, one, none].map(|seen| steady.look(seen)).into();
+        let told: Vec<_> =
+            [none, one, none, one, one, one, none].map(|seen| steady.look(seen)).into();
         assert_eq!(told, [None, None, None, None, Some(one), None, Some(none)]);
     }
 

@@ -1,4 +1,5 @@
-//! GPUs of this machine: found through NVIDIA's management library or AMD's sysfs, or declared as virtual.
+//! GPUs of this machine: found through NVIDIA's management library or AMD's sysfs, or declared as
+//! virtual.
 //!
 //! Finding none is a normal answer. Nothing here opens a device for work.
 
@@ -23,9 +24,17 @@ impl Found {
     /// Devices of these models, without hardware behind them.
     #[must_use]
     pub fn declared(models: impl Iterator<Item = GpuModel>) -> Self {
-        let device =
-            |model| Device { model, memory: Bytes(0), uuid: "".into(), is_virtual: true, slice_of: None };
-        Self { devices: models.take(DeviceSet::MAX_DEVICES).map(device).collect(), interconnect: None }
+        let device = |model| Device {
+            model,
+            memory: Bytes(0),
+            uuid: "".into(),
+            is_virtual: true,
+            slice_of: None,
+        };
+        Self {
+            devices: models.take(DeviceSet::MAX_DEVICES).map(device).collect(),
+            interconnect: None,
+        }
     }
 }
 

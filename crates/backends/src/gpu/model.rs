@@ -2,8 +2,8 @@
 
 use muster_model::GpuModel;
 
-/// Words that name the vendor, the line, the form factor or the memory rather than the model. Models that differ
-/// only in these are one model to users; memory is shown beside it.
+/// Words that name the vendor, the line, the form factor or the memory rather than the model.
+/// Models that differ only in these are one model to users; memory is shown beside it.
 const DROPPED: [&str; 25] = [
     "nvidia",
     "amd",
@@ -32,8 +32,8 @@ const DROPPED: [&str; 25] = [
     "corporation",
 ];
 
-/// AMD devices by PCI device id; the kernel gives no name. Ids are those of the `amdgpu` driver and the PCI id
-/// database.
+/// AMD devices by PCI device id; the kernel gives no name. Ids are those of the `amdgpu` driver and
+/// the PCI id database.
 const AMD_IDS: [(u32, &str); 12] = [
     (0x738c, "mi100"),
     (0x7408, "mi250x"),
@@ -71,9 +71,10 @@ pub fn normalise(vendor_name: &str) -> GpuModel {
     GpuModel::from(name.as_str())
 }
 
-/// The same from a Kubernetes label or a Slurm type, in which `-` or `_` stand for blanks: `NVIDIA-H100-80GB-HBM3` → `h100`,
-/// `a100_1g.5gb` and `NVIDIA-A100-SXM4-40GB-MIG-1g.5gb` → `a100-1g.5gb`. `-SHARED`, which NVIDIA's feature discovery adds to
-/// time-sliced devices, says nothing of the model.
+/// The same from a Kubernetes label or a Slurm type, in which `-` or `_` stand for blanks:
+/// `NVIDIA-H100-80GB-HBM3` → `h100`, `a100_1g.5gb` and `NVIDIA-A100-SXM4-40GB-MIG-1g.5gb` →
+/// `a100-1g.5gb`. `-SHARED`, which NVIDIA's feature discovery adds to time-sliced devices, says
+/// nothing of the model.
 #[must_use]
 pub fn normalise_label(text: &str) -> GpuModel {
     const BLANKS: [char; 3] = ['-', '_', ' '];
@@ -99,7 +100,9 @@ pub fn is_slice(model: &str) -> bool {
 #[must_use]
 pub fn is_amd(model: &str) -> bool {
     let numbered = |prefix: &str| {
-        model.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        model
+            .strip_prefix(prefix)
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
     model.starts_with("amd-") || numbered("mi") || numbered("rx")
 }
@@ -107,7 +110,8 @@ pub fn is_amd(model: &str) -> bool {
 /// `1g.5gb`, `1g.10gb+me`: how a slice is cut.
 fn is_profile(word: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let sizes = word.split_once("g.").and_then(|(slices, rest)| Some((slices, rest.split_once("gb")?.0)));
+    let sizes =
+        word.split_once("g.").and_then(|(slices, rest)| Some((slices, rest.split_once("gb")?.0)));
     sizes.is_some_and(|(slices, memory)| digits(slices) && digits(memory))
 }
 

@@ -1,6 +1,8 @@
-//! NVIDIA GPUs through NVIDIA's management library, loaded at run time. No driver means no devices, not an error.
+//! NVIDIA GPUs through NVIDIA's management library, loaded at run time. No driver means no devices,
+//! not an error.
 //!
-//! The library is behind [`Probe`], so that what is made of its answers is tested with recorded ones.
+//! The library is behind [`Probe`], so that what is made of its answers is tested with recorded
+//! ones.
 
 use muster_model::Device;
 use muster_model::unit::Bytes;
@@ -49,8 +51,8 @@ impl Library {
         Nvml::init().ok().map(|nvml| Self { nvml })
     }
 
-    /// The share of the last moments in which a GPU worked, in percent; `None` for slices, of which the library does not
-    /// know it, and for GPUs that are gone.
+    /// The share of the last moments in which a GPU worked, in percent; `None` for slices, of which
+    /// the library does not know it, and for GPUs that are gone.
     #[must_use]
     pub fn utilisation(&self, uuid: &str) -> Option<u32> {
         Some(self.nvml.device_by_uuid(uuid).ok()?.utilization_rates().ok()?.gpu)
@@ -65,7 +67,8 @@ impl Library {
             false => Vec::new(),
         };
         let running = [device.running_compute_processes(), device.running_graphics_processes()];
-        let mut pids: Vec<u32> = running.into_iter().flatten().flatten().map(|process| process.pid).collect();
+        let mut pids: Vec<u32> =
+            running.into_iter().flatten().flatten().map(|process| process.pid).collect();
         pids.sort_unstable();
         pids.dedup();
         Some(Described {
@@ -84,7 +87,9 @@ impl Library {
 impl Probe for Library {
     fn describe(&self) -> Vec<Described> {
         let count = self.nvml.device_count().unwrap_or(0);
-        (0..count).filter_map(|index| Self::describe_one(&self.nvml.device_by_index(index).ok()?)).collect()
+        (0..count)
+            .filter_map(|index| Self::describe_one(&self.nvml.device_by_index(index).ok()?))
+            .collect()
     }
 }
 
@@ -94,7 +99,8 @@ pub fn describe() -> Vec<Described> {
     Library::load().map(|library| library.describe()).unwrap_or_default()
 }
 
-/// By what several GPUs reach each other: `nvlink` when each has a link up, else `pcie`; `None` below two.
+/// By what several GPUs reach each other: `nvlink` when each has a link up, else `pcie`; `None`
+/// below two.
 #[must_use]
 pub fn interconnect(described: &[Described]) -> Option<&'static str> {
     let all_linked = described.iter().all(|gpu| gpu.is_linked);
@@ -114,7 +120,8 @@ pub fn devices_of(described: &[Described]) -> Vec<Device> {
     devices
 }
 
-/// Which processes use which device, by UUID. A process on a split GPU whose slice is unknown counts for each.
+/// Which processes use which device, by UUID. A process on a split GPU whose slice is unknown
+/// counts for each.
 #[must_use]
 pub fn users_of(described: &[Described]) -> Vec<(&str, u32)> {
     let mut users = Vec::new();
@@ -123,7 +130,8 @@ pub fn users_of(described: &[Described]) -> Vec<(&str, u32)> {
         for place in places {
             let outer = gpu.is_split.then_some(&gpu.pids).into_iter().flatten();
             // A driver that lists a slice's processes on the slice lists them on the whole too.
-            let known_elsewhere = |pid: &&u32| gpu.slices.iter().any(|slice| slice.pids.contains(pid));
+            let known_elsewhere =
+                |pid: &&u32| gpu.slices.iter().any(|slice| slice.pids.contains(pid));
             let pids = place.pids.iter().chain(outer.filter(|pid| !known_elsewhere(pid)));
             users.extend(pids.map(|pid| (place.uuid.as_str(), *pid)));
         }
@@ -168,8 +176,10 @@ mod tests {
         let empty = Described { is_split: true, ..gpu("NVIDIA H100 80GB HBM3", "GPU-2", &[]) };
         let described = [gpu("NVIDIA H100 80GB HBM3", "GPU-0", &[5]), split, empty];
         let devices = devices_of(&described);
-        let names: Vec<_> =
-            devices.iter().map(|d| (d.uuid.as_ref(), d.model.as_str(), d.slice_of.as_deref())).collect();
+        let names: Vec<_> = devices
+            .iter()
+            .map(|d| (d.uuid.as_ref(), d.model.as_str(), d.slice_of.as_deref()))
+            .collect();
         assert_eq!(
             names,
             [

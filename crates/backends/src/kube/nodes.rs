@@ -1,5 +1,6 @@
-//! Nodes from `kubectl get nodes -o json`: what pods can have of each (allocatable), models from the labels of NVIDIA's GPU
-//! feature discovery and AMD's node labeller, pools and topology from labels. Of all other labels only those asked for are kept.
+//! Nodes from `kubectl get nodes -o json`: what pods can have of each (allocatable), models from
+//! the labels of NVIDIA's GPU feature discovery and AMD's node labeller, pools and topology from
+//! labels. Of all other labels only those asked for are kept.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use crate::inventory::{self, Inventory, InventoryError, Listed, Options};
 
 const SOURCE: &str = "kubectl get nodes -o json";
 
-/// Labels in which platforms name the pool of a node (their documentation, November 2026): GKE, EKS, eksctl, AKS (new and old),
-/// Karpenter, and the plain word.
+/// Labels in which platforms name the pool of a node (their documentation, November 2026): GKE,
+/// EKS, eksctl, AKS (new and old), Karpenter, and the plain word.
 const POOLS: [&str; 7] = [
     "cloud.google.com/gke-nodepool",
     "eks.amazonaws.com/nodegroup",
@@ -27,7 +28,8 @@ const POOLS: [&str; 7] = [
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Families of topology labels, widest first, with a word for each: NVIDIA's topograph (before 1.0, from 1.0), EKS, GKE.
+/// Families of topology labels, widest first, with a word for each: NVIDIA's topograph (before 1.0,
+/// from 1.0), EKS, GKE.
 const TOPOLOGIES: [[(&str, &str); 3]; 4] = [
     [
         ("core", "network.topology.nvidia.com/core"),
@@ -52,9 +54,11 @@ const TOPOLOGIES: [[(&str, &str); 3]; 4] = [
 ];
 
 /// Taints that say no more than the GPUs or another note do.
-const EXPECTED_TAINTS: [&str; 3] = ["node.kubernetes.io/unschedulable", "nvidia.com/gpu", "amd.com/gpu"];
+const EXPECTED_TAINTS: [&str; 3] =
+    ["node.kubernetes.io/unschedulable", "nvidia.com/gpu", "amd.com/gpu"];
 
-/// True for an object of the Kubernetes API, whatever its kind: what is wrong with another kind is told as such.
+/// True for an object of the Kubernetes API, whatever its kind: what is wrong with another kind is
+/// told as such.
 pub fn recognises(value: &Value) -> bool {
     let is_text = |field| value.get(field).is_some_and(Value::is_string);
     is_text("apiVersion") && is_text("kind")
@@ -92,12 +96,15 @@ pub(crate) fn read(value: &Value, options: &Options) -> Result<Inventory, Invent
 
 /// The options that would read the topology labels that are there.
 fn topology_hint(items: &[&Value]) -> Option<String> {
-    let has =
-        |label: &str| items.iter().any(|item| labels(item).is_some_and(|labels| labels.contains_key(label)));
-    let family =
-        TOPOLOGIES.iter().map(|family| family.iter().filter(|(_, label)| has(label)).collect::<Vec<_>>());
+    let has = |label: &str| {
+        items.iter().any(|item| labels(item).is_some_and(|labels| labels.contains_key(label)))
+    };
+    let family = TOPOLOGIES
+        .iter()
+        .map(|family| family.iter().filter(|(_, label)| has(label)).collect::<Vec<_>>());
     let found = family.into_iter().find(|family| !family.is_empty())?;
-    let words: Vec<String> = found.iter().map(|(level, label)| format!("--level {level}={label}")).collect();
+    let words: Vec<String> =
+        found.iter().map(|(level, label)| format!("--level {level}={label}")).collect();
     Some(format!("the nodes carry topology labels; to read them: {}", words.join(" ")))
 }
 
@@ -146,8 +153,11 @@ struct Row<'a> {
 impl<'a> Row<'a> {
     fn new(item: &'a Value, number: usize, list: &str) -> Result<Self, InventoryError> {
         let name = item.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        let text =
-            if name.is_empty() { format!("item {number}") } else { format!("item {number} (`{name}`)") };
+        let text = if name.is_empty() {
+            format!("item {number}")
+        } else {
+            format!("item {number} (`{name}`)")
+        };
         let wrong = |what: String| inventory::row(text.clone(), what);
         match item.get("kind").and_then(Value::as_str) {
             Some("Node") => {}
@@ -161,8 +171,9 @@ impl<'a> Row<'a> {
         let map = |path: &str| item.pointer(path).and_then(Value::as_object);
         let capacity = map("/status/capacity");
         let resources = map("/status/allocatable").or(capacity);
-        let resources = resources
-            .ok_or_else(|| wrong("neither `status.allocatable` nor `status.capacity`".to_owned()))?;
+        let resources = resources.ok_or_else(|| {
+            wrong("neither `status.allocatable` nor `status.capacity`".to_owned())
+        })?;
         Ok(Self { item, name, text, resources, capacity })
     }
 
@@ -202,17 +213,22 @@ impl<'a> Row<'a> {
             notes.push("out of service in Kubernetes: cordoned (unschedulable)".to_owned());
         }
         let list = |path| self.item.pointer(path).and_then(Value::as_array).into_iter().flatten();
-        let text =
-            |value: &Value, field| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text = |value: &Value, field| {
+            value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
         for condition in list("/status/conditions") {
             if text(condition, "type") == "Ready" && text(condition, "status") != "True" {
-                notes
-                    .push(format!("out of service in Kubernetes: not ready ({})", text(condition, "reason")));
+                notes.push(format!(
+                    "out of service in Kubernetes: not ready ({})",
+                    text(condition, "reason")
+                ));
             }
         }
         for taint in list("/spec/taints") {
             let key = text(taint, "key");
-            if text(taint, "effect") != "PreferNoSchedule" && !EXPECTED_TAINTS.contains(&key.as_str()) {
+            if text(taint, "effect") != "PreferNoSchedule"
+                && !EXPECTED_TAINTS.contains(&key.as_str())
+            {
                 notes.push(format!("tainted {key}: only pods that tolerate it come here"));
             }
         }
@@ -227,19 +243,25 @@ impl<'a> Row<'a> {
         if let Some(zone) = self.label(ZONE) {
             kept.insert("zone".into(), zone.into());
         }
-        let asked = options.keep_labels.iter().filter_map(|label| Some((label.as_str(), self.label(label)?)));
+        let asked = options
+            .keep_labels
+            .iter()
+            .filter_map(|label| Some((label.as_str(), self.label(label)?)));
         kept.extend(asked.map(|(label, value)| (label.into(), value.into())));
         kept
     }
 
     /// Domains of all levels, or none at all.
     fn domains(&self, options: &Options) -> Result<Vec<Arc<str>>, InventoryError> {
-        let found: Vec<Option<&str>> = options.levels.iter().map(|(_, label)| self.label(label)).collect();
+        let found: Vec<Option<&str>> =
+            options.levels.iter().map(|(_, label)| self.label(label)).collect();
         if found.iter().all(Option::is_none) {
             return Ok(Vec::new());
         }
         let domain = |((_, label), value): (&(Arc<str>, String), Option<&str>)| match value {
-            None => Err(self.wrong(format!("no label `{label}`, though it has others of the levels"))),
+            None => {
+                Err(self.wrong(format!("no label `{label}`, though it has others of the levels")))
+            }
             Some(value) if !inventory::is_domain(value) => {
                 Err(self.wrong(format!("label `{label}`: {value:?} is not the name of a domain")))
             }
@@ -255,7 +277,11 @@ impl<'a> Row<'a> {
         inventory::cpus(milli).map_err(|what| self.wrong(what))
     }
 
-    fn quantity(&self, resources: &Map<String, Value>, name: &str) -> Result<Option<u64>, InventoryError> {
+    fn quantity(
+        &self,
+        resources: &Map<String, Value>,
+        name: &str,
+    ) -> Result<Option<u64>, InventoryError> {
         let Some(value) = resources.get(name) else { return Ok(None) };
         let whole = as_text(value).and_then(|text| quantity::whole(&text));
         whole.map(Some).ok_or_else(|| self.wrong(format!("`{name}` is {value}, not a quantity")))
@@ -267,17 +293,27 @@ impl<'a> Row<'a> {
         // Time-slicing multiplies: what is advertised may be more than there are devices.
         match count <= most * most {
             true => Ok(count as usize),
-            false => Err(self.wrong(format!("`{name}` is {count}; a node has at most {most} GPUs"))),
+            false => {
+                Err(self.wrong(format!("`{name}` is {count}; a node has at most {most} GPUs")))
+            }
         }
     }
 
-    fn devices(&self, options: &Options, notes: &mut Vec<String>) -> Result<Vec<Device>, InventoryError> {
+    fn devices(
+        &self,
+        options: &Options,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<Device>, InventoryError> {
         let mut devices = Vec::new();
 
-        // 1. Whole GPUs, or slices under their name (MIG strategy `single`); time-sliced ones are advertised several times.
+        // 1. Whole GPUs, or slices under their name (MIG strategy `single`); time-sliced ones are
+        //    advertised several times.
         let advertised = self.count("nvidia.com/gpu")? + self.count("nvidia.com/gpu.shared")?;
-        let replicas =
-            self.label("nvidia.com/gpu.replicas").and_then(|text| text.parse().ok()).unwrap_or(1).max(1);
+        let replicas = self
+            .label("nvidia.com/gpu.replicas")
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(1)
+            .max(1);
         let count = advertised / replicas;
         if replicas > 1 && count > 0 {
             notes.push(format!(
@@ -285,8 +321,10 @@ impl<'a> Row<'a> {
             ));
         }
         let product = self.label("nvidia.com/gpu.product").map(model::normalise_label);
-        let mebibytes =
-            self.label("nvidia.com/gpu.memory").and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        let mebibytes = self
+            .label("nvidia.com/gpu.memory")
+            .and_then(|text| text.parse::<u64>().ok())
+            .unwrap_or(0);
         if count > 0 {
             let model = self.model(product.clone(), "nvidia.com/gpu.product", options, notes);
             devices.extend(inventory::devices(
@@ -316,9 +354,10 @@ impl<'a> Row<'a> {
         };
         let count = self.count("amd.com/gpu")?;
         if count > 0 {
-            let by_id =
-                amd("device-id").and_then(|id| u32::from_str_radix(id.trim_start_matches("0x"), 16).ok());
-            let named = by_id.map(model::amd).or_else(|| amd("product-name").map(model::normalise_label));
+            let by_id = amd("device-id")
+                .and_then(|id| u32::from_str_radix(id.trim_start_matches("0x"), 16).ok());
+            let named =
+                by_id.map(model::amd).or_else(|| amd("product-name").map(model::normalise_label));
             let model = self.model(named, "amd.com/gpu.product-name", options, notes);
             let gibibytes =
                 amd("vram").and_then(|text| text.trim_end_matches(['G', 'g']).parse::<u64>().ok());
@@ -340,7 +379,9 @@ impl<'a> Row<'a> {
         notes: &mut Vec<String>,
     ) -> GpuModel {
         named.or_else(|| options.gpu.clone()).unwrap_or_else(|| {
-            notes.push(format!("no label `{label}` names the model of these GPUs; `--gpu MODEL` does"));
+            notes.push(format!(
+                "no label `{label}` names the model of these GPUs; `--gpu MODEL` does"
+            ));
             GpuModel::from("gpu")
         })
     }
@@ -351,7 +392,9 @@ impl<'a> Row<'a> {
         let there = self.quantity(capacity, name)?.unwrap_or(0);
         let given = self.quantity(self.resources, name)?.unwrap_or(0);
         if there > given {
-            notes.push(format!("has {there} of `{name}`, of which {given} are allocatable and counted"));
+            notes.push(format!(
+                "has {there} of `{name}`, of which {given} are allocatable and counted"
+            ));
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! A pool of nodes as `kubectl` commands in a script, and the nodes that such a script names. The script is for people to read
-//! and run; nothing here runs it.
+//! A pool of nodes as `kubectl` commands in a script, and the nodes that such a script names. The
+//! script is for people to read and run; nothing here runs it.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,8 @@ use muster_model::NodeSpec;
 
 use crate::gpu::model;
 
-/// The script that marks the services pool. It stops before any change while a node of the batch pool is in the cluster.
+/// The script that marks the services pool. It stops before any change while a node of the batch
+/// pool is in the cluster.
 #[must_use]
 pub fn script(services: &[NodeSpec], batch: &[NodeSpec]) -> String {
     let mut text = String::from(
@@ -39,8 +40,11 @@ done
     for node in services {
         let _ = writeln!(text, "kubectl label node {} pool=services --overwrite", node.name);
         if let Some(resource) = node.devices.first().map(|device| resource(device.model.as_str())) {
-            let _ =
-                writeln!(text, "kubectl taint node {} {resource}=present:NoSchedule --overwrite", node.name);
+            let _ = writeln!(
+                text,
+                "kubectl taint node {} {resource}=present:NoSchedule --overwrite",
+                node.name
+            );
         }
     }
     text
@@ -54,7 +58,8 @@ pub fn labelled(script: &str) -> Vec<String> {
         let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
         let head: Vec<&str> = words.by_ref().take(3).collect();
         if let ["kubectl", "label", "node" | "nodes" | "no"] = head[..] {
-            let names = words.take_while(|word| !word.contains('=')).filter(|word| !word.starts_with('-'));
+            let names =
+                words.take_while(|word| !word.contains('=')).filter(|word| !word.starts_with('-'));
             nodes.extend(names.map(str::to_owned));
         }
     }

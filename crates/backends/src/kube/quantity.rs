@@ -1,4 +1,5 @@
-//! Quantities as the Kubernetes API writes them: `128`, `127500m`, `1056Gi`, `1e3`. Exact; a finer fraction is cut.
+//! Quantities as the Kubernetes API writes them: `128`, `127500m`, `1056Gi`, `1e3`. Exact; a finer
+//! fraction is cut.
 
 /// Powers of ten and of two that a suffix stands for (Kubernetes documentation, Quantity).
 const SUFFIXES: [(&str, i32, u32); 16] = [
@@ -23,7 +24,8 @@ const SUFFIXES: [(&str, i32, u32); 16] = [
 /// Most digits that are read; no node has more of anything.
 const MAX_DIGITS: usize = 20;
 
-/// The quantity in thousandths, rounded down; `None` for what is none, or is negative or beyond reason.
+/// The quantity in thousandths, rounded down; `None` for what is none, or is negative or beyond
+/// reason.
 pub(super) fn milli(text: &str) -> Option<u128> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
@@ -35,7 +37,8 @@ pub(super) fn milli(text: &str) -> Option<u128> {
         return None;
     }
     let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
-    let known = SUFFIXES.iter().find(|(word, ..)| *word == suffix).map(|(_, ten, two)| (*ten, *two));
+    let known =
+        SUFFIXES.iter().find(|(word, ..)| *word == suffix).map(|(_, ten, two)| (*ten, *two));
     let (ten, two) = known.or_else(|| {
         let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
         (-18..=18).contains(&exponent).then_some((exponent, 0))
@@ -76,9 +79,19 @@ mod tests {
         ] {
             assert_eq!(milli(text), Some(expected), "{text}");
         }
-        for wrong in
-            ["", ".", "-1", "1.2.3", "x", "1Kib", "1e", "1e99", "9999999999999999999999", " 1", "1 Gi"]
-        {
+        for wrong in [
+            "",
+            ".",
+            "-1",
+            "1.2.3",
+            "x",
+            "1Kib",
+            "1e",
+            "1e99",
+            "9999999999999999999999",
+            " 1",
+            "1 Gi",
+        ] {
             assert_eq!(milli(wrong), None, "{wrong}");
         }
         assert_eq!(whole("99999999999999999999Ei"), None);

@@ -1,7 +1,8 @@
 //! Finding tasks again: after a restart of the daemon, and when a supervisor falls silent.
 //!
-//! The record on disk is the truth. A supervisor is believed alive only if its pid, start time and boot id agree;
-//! a dead one without an exit record means that the task is lost, and then whatever it started is ended here.
+//! The record on disk is the truth. A supervisor is believed alive only if its pid, start time and
+//! boot id agree; a dead one without an exit record means that the task is lost, and then whatever
+//! it started is ended here.
 
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
@@ -39,7 +40,8 @@ pub(super) enum Found {
 /// Takes expected tasks over, and ends all others that are on the live list.
 pub(super) fn adopt(shared: &Arc<Shared>, expected: Vec<Expected>) {
     let mut state = shared.state();
-    let wanted: BTreeSet<(AttemptId, Rank)> = expected.iter().map(|task| (task.id, task.rank)).collect();
+    let wanted: BTreeSet<(AttemptId, Rank)> =
+        expected.iter().map(|task| (task.id, task.rank)).collect();
     for (id, rank) in &wanted {
         let newest = state.newest.entry(id.element).or_insert(id.attempt);
         *newest = id.attempt.max(*newest);
@@ -64,15 +66,16 @@ pub(super) fn adopt(shared: &Arc<Shared>, expected: Vec<Expected>) {
     }
 }
 
-/// What became of a task, from its record, its supervisor and `/proc`. Blocking. When it is lost, nothing that it
-/// started is left on return.
+/// What became of a task, from its record, its supervisor and `/proc`. Blocking. When it is lost,
+/// nothing that it started is left on return.
 pub(super) fn find_out(shared: &Shared, id: AttemptId, rank: Rank) -> Found {
     let dir = shared.dir(id, rank);
     let claim = match (over(&dir), dir.claimed()) {
         (Ok(Some(what)), _) => return Found::Over(what),
         (Ok(None), Ok(Some(claim))) => claim,
         (Ok(None), Ok(None)) => return Found::Unclaimed,
-        (Err(error @ RecordError::Newer { .. }), _) | (_, Err(error @ RecordError::Newer { .. })) => {
+        (Err(error @ RecordError::Newer { .. }), _)
+        | (_, Err(error @ RecordError::Newer { .. })) => {
             return Found::Over(lost(error.to_string()));
         }
         (Err(error), _) | (_, Err(error)) => {

@@ -18,13 +18,14 @@ const INTERCONNECT_LABEL: &str = "gpu-link";
 /// Processes and threads of one task: 64 data loaders of 128 threads each, twice.
 const MAX_PROCESSES: u32 = 16_384;
 
-/// This machine as a node: the CPUs that this process may use, and what the kernel manages of memory or, in a
-/// container, may be used of it.
+/// This machine as a node: the CPUs that this process may use, and what the kernel manages of
+/// memory or, in a container, may be used of it.
 pub(super) fn node(name: &NodeName, found: &Found) -> io::Result<NodeSpec> {
     let cpus = std::thread::available_parallelism()?.get() as u32;
     let meminfo = std::fs::read_to_string("/proc/meminfo")?;
-    let memory = parse_memory_total(&meminfo)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no MemTotal in /proc/meminfo"))?;
+    let memory = parse_memory_total(&meminfo).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, "no MemTotal in /proc/meminfo")
+    })?;
     let memory = cgroup::own_memory_limit().map_or(memory, |limit| memory.min(limit));
     Ok(NodeSpec {
         name: name.clone(),
@@ -32,21 +33,28 @@ pub(super) fn node(name: &NodeName, found: &Found) -> io::Result<NodeSpec> {
         cpus: CpuMilli(cpus.saturating_mul(1000)),
         memory,
         extras: BTreeMap::new(),
-        labels: found.interconnect.iter().map(|link| (INTERCONNECT_LABEL.into(), (*link).into())).collect(),
+        labels: found
+            .interconnect
+            .iter()
+            .map(|link| (INTERCONNECT_LABEL.into(), (*link).into()))
+            .collect(),
         domains: Vec::new(),
     })
 }
 
-/// Raises this process's soft limit of open files to the hard one: every live task takes two descriptors, and the
-/// usual soft limit is 1024. Gives the limit that was, for the tasks; `None` where nothing was raised.
+/// Raises this process's soft limit of open files to the hard one: every live task takes two
+/// descriptors, and the usual soft limit is 1024. Gives the limit that was, for the tasks; `None`
+/// where nothing was raised.
 pub(super) fn raise_open_files() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    (limit.current != limit.maximum && setrlimit(Resource::Nofile, raised).is_ok()).then_some(limit.current?)
+    (limit.current != limit.maximum && setrlimit(Resource::Nofile, raised).is_ok())
+        .then_some(limit.current?)
 }
 
-/// Returns the default limit on the processes and threads of one task: enough for the data loaders and thread pools of a
-/// large node, and never more than a quarter of what the kernel allows on the whole machine.
+/// Returns the default limit on the processes and threads of one task: enough for the data loaders
+/// and thread pools of a large node, and never more than a quarter of what the kernel allows on the
+/// whole machine.
 pub(super) fn max_processes() -> u32 {
     let read = |name: &str| {
         let text = std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).ok()?;
@@ -76,7 +84,8 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_cpu_and_memory() {
-        let node = node(&"here".into(), &Found { interconnect: Some("pcie"), ..Found::default() }).unwrap();
+        let node = node(&"here".into(), &Found { interconnect: Some("pcie"), ..Found::default() })
+            .unwrap();
         assert!(node.cpus.0 >= 1000 && node.memory.0 > 0);
         assert_eq!(node.labels.get("gpu-link").map(|link| link.as_ref()), Some("pcie"));
     }

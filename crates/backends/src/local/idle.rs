@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use crate::supervise::STAY;
 use crate::wire::{ToSupervisor, line};
 
-/// How long a supervisor is offered tasks after its last one: half as long as it waits, so that it still listens.
+/// How long a supervisor is offered tasks after its last one: half as long as it waits, so that it
+/// still listens.
 const OFFERED: Duration = STAY.checked_div(2).expect("two is not zero");
 
 /// A supervisor without a task, by its connection.
@@ -49,7 +50,8 @@ impl IdleSupervisors {
         }
     }
 
-    /// Hands the task whose records are in `dir` to a supervisor, and returns the connection to it. `None` when none waits.
+    /// Hands the task whose records are in `dir` to a supervisor, and returns the connection to it.
+    /// `None` when none waits.
     pub(super) fn hand(&mut self, dir: &Path) -> Option<UnixStream> {
         self.prune();
         while let Some(idle) = self.waiting.pop() {

@@ -1,4 +1,5 @@
-//! Launching a task: its order on disk, and a supervisor for it, one that waits for a task or a new process.
+//! Launching a task: its order on disk, and a supervisor for it, one that waits for a task or a new
+//! process.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -20,12 +21,13 @@ use crate::wire::{self, Hello};
 
 /// Where the ranks of a gang on one machine meet.
 const MASTER_ADDR: &str = "127.0.0.1";
-/// How long to try to reach a supervisor that is alive: it notices that its socket was removed, and makes it
-/// anew, within [`LISTEN_AGAIN`].
+/// How long to try to reach a supervisor that is alive: it notices that its socket was removed, and
+/// makes it anew, within [`LISTEN_AGAIN`].
 const CONNECT_PATIENCE: Duration = LISTEN_AGAIN.saturating_add(Duration::from_secs(15));
 
-/// How long a prepared task waits for a daemon that is gone. A daemon that comes back later starts it again, as after any
-/// failed start: long enough for a restart or an upgrade, short enough that nothing is left behind for ever.
+/// How long a prepared task waits for a daemon that is gone. A daemon that comes back later starts
+/// it again, as after any failed start: long enough for a restart or an upgrade, short enough that
+/// nothing is left behind for ever.
 const GATE_PATIENCE: Span = Span::from_secs(600);
 
 /// What came of a launch.
@@ -38,7 +40,8 @@ pub(super) enum Launched {
     Claimed,
 }
 
-/// Writes the order and gives the task a supervisor, a new process unless `may_hand`. Blocking; within the runtime's context.
+/// Writes the order and gives the task a supervisor, a new process unless `may_hand`. Blocking;
+/// within the runtime's context.
 pub(super) fn launch(
     shared: &Shared,
     order: &GangOrder,
@@ -60,7 +63,9 @@ pub(super) fn launch(
     if may_hand && let Some(stream) = shared.state().idle.hand(dir.path()) {
         return Ok(Launched::Handed(stream));
     }
-    spawn(shared, &dir).map(Launched::New).map_err(|error| format!("cannot start a supervisor: {error}"))
+    spawn(shared, &dir)
+        .map(Launched::New)
+        .map_err(|error| format!("cannot start a supervisor: {error}"))
 }
 
 /// Ports that an earlier, interrupted Prepare of the same attempt has given to some of its tasks.
@@ -73,7 +78,11 @@ pub(super) fn earlier_ports(shared: &Shared, order: &GangOrder) -> Option<Vec<u1
 }
 
 /// Connects to a supervisor that owns its task, waiting for it to listen while `is_alive`.
-pub(super) fn connect(shared: &Shared, dir: &TaskDir, socket: &std::path::Path) -> Option<UnixStream> {
+pub(super) fn connect(
+    shared: &Shared,
+    dir: &TaskDir,
+    socket: &std::path::Path,
+) -> Option<UnixStream> {
     let mut connected = None;
     let _ = process::until_empty(CONNECT_PATIENCE, || {
         if let Ok(stream) = socket::connect(socket)
@@ -123,7 +132,10 @@ fn record(shared: &Shared, order: &GangOrder, task: &TaskOrder, ports: &[u16]) -
         log_limit: shared.config.limits.log,
         socket: shared.socket(order.id, task.rank),
         checkpoint_file: Some(checkpoint_file),
-        service_port: order.replica.filter(|_| task.rank == Rank(0)).and_then(|replica| replica.port),
+        service_port: order
+            .replica
+            .filter(|_| task.rank == Rank(0))
+            .and_then(|replica| replica.port),
         gate_patience: Some(GATE_PATIENCE),
         idle: order.idle.map(|after| IdleOrder { after, gpus: env::nvidia_uuids(task) }),
     }

@@ -1,7 +1,7 @@
 //! The local backend: real processes on this machine, each task under a supervisor of its own.
 //!
-//! This half lives in the daemon and may die at any moment. Everything that must outlive it is in the
-//! supervisors and their records; on return they are found again by [`Backend::adopt`].
+//! This half lives in the daemon and may die at any moment. Everything that must outlive it is in
+//! the supervisors and their records; on return they are found again by [`Backend::adopt`].
 
 mod adopt;
 mod facts;
@@ -52,7 +52,8 @@ pub struct LocalConfig {
     pub virtual_gpus: Option<VirtualGpus>,
     /// Name of this node.
     pub node_name: NodeName,
-    /// The daemon is root and each job runs as its submitter; otherwise jobs run as whoever the daemon is.
+    /// The daemon is root and each job runs as its submitter; otherwise jobs run as whoever the
+    /// daemon is.
     pub system: bool,
     /// Limits of every task.
     pub limits: TaskLimits,
@@ -126,12 +127,14 @@ pub struct LocalBackend {
 }
 
 impl LocalBackend {
-    /// A backend for this machine, using what control groups it finds. Must be called within a tokio runtime.
+    /// A backend for this machine, using what control groups it finds. Must be called within a
+    /// tokio runtime.
     pub fn new(config: LocalConfig, reports: Reports) -> Result<Self, LocalError> {
         Self::build(config, reports, Hierarchies::detect)
     }
 
-    /// As [`LocalBackend::new`], with control groups as given; [`Hierarchies::none`] works without any.
+    /// As [`LocalBackend::new`], with control groups as given; [`Hierarchies::none`] works without
+    /// any.
     pub fn with_hierarchies(
         config: LocalConfig,
         reports: Reports,
@@ -168,8 +171,10 @@ impl LocalBackend {
             inspect(&config.node_name, config.virtual_gpus.as_ref()).map_err(LocalError::Facts)?;
 
         // 4. To work.
-        let shared = Arc::new(Shared::new(config, jobs, sockets, live, hierarchies, reports, runtime));
-        let needed = shared.live.all().into_iter().map(|(id, rank)| shared.group_name(id, rank)).collect();
+        let shared =
+            Arc::new(Shared::new(config, jobs, sockets, live, hierarchies, reports, runtime));
+        let needed =
+            shared.live.all().into_iter().map(|(id, rank)| shared.group_name(id, rank)).collect();
         shared.hierarchies.tidy(&shared.instance, &needed);
         let name = shared.config.node_name.clone();
         gpu::foreign::watch(&shared.runtime, found, shared.ours(), name, &shared.reports);
@@ -230,20 +235,24 @@ impl Backend for LocalBackend {
     }
 }
 
-/// Makes the directories of sockets and pipes. They lie where machines tidy up, so each launch asks for them again.
+/// Makes the directories of sockets and pipes. They lie where machines tidy up, so each launch asks
+/// for them again.
 fn runtime_dirs(config: &LocalConfig) -> Result<(), LocalError> {
     private_dir(&config.runtime_dir.join(SOCKETS))?;
     progress_dir(&config.runtime_dir.join("checkpoints"), config.system)
 }
 
-/// Makes the directory of the pipes to which tasks write. In system mode these belong to the users whose jobs write to
-/// them: they may pass through it, and not list it.
+/// Makes the directory of the pipes to which tasks write. In system mode these belong to the users
+/// whose jobs write to them: they may pass through it, and not list it.
 fn progress_dir(path: &Path, system: bool) -> Result<(), LocalError> {
     use std::os::unix::fs::PermissionsExt;
     private_dir(path)?;
     if system {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(crate::supervise::PASSAGE_MODE))
-            .map_err(|source| LocalError::Dir { path: path.to_owned(), source })?;
+        std::fs::set_permissions(
+            path,
+            std::fs::Permissions::from_mode(crate::supervise::PASSAGE_MODE),
+        )
+        .map_err(|source| LocalError::Dir { path: path.to_owned(), source })?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Reads what supervisors recorded of tasks that ended while no daemon ran, with the instants at which it happened: a job
-//! is charged up to its end, and not up to when a daemon asks.
+//! Reads what supervisors recorded of tasks that ended while no daemon ran, with the instants at
+//! which it happened: a job is charged up to its end, and not up to when a daemon asks.
 
 use muster_model::{Observation, Span, TaskReport, Time};
 
@@ -8,22 +8,27 @@ use super::state::Shared;
 use crate::driver::{Expected, PastReport};
 use crate::record::{Instant, TaskDir};
 
-/// Returns the past of each expected task that is over, by what is on disk. Others are left to their supervisors.
+/// Returns the past of each expected task that is over, by what is on disk. Others are left to
+/// their supervisors.
 pub(super) fn past(shared: &Shared, expected: &[Expected]) -> Vec<PastReport> {
     let booted = shared.config.booted;
     let of_task = |task: &Expected| {
         let reports = recorded(&shared.dir(task.id, task.rank), booted);
         let (id, rank) = (task.id, task.rank);
-        reports.into_iter().map(move |(at, what)| PastReport { at, report: TaskReport { id, rank, what } })
+        reports
+            .into_iter()
+            .map(move |(at, what)| PastReport { at, report: TaskReport { id, rank, what } })
     };
     expected.iter().flat_map(of_task).collect()
 }
 
-/// Returns what is recorded of a task that is over; nothing when it may still run, or when its records cannot be read.
+/// Returns what is recorded of a task that is over; nothing when it may still run, or when its
+/// records cannot be read.
 fn recorded(dir: &TaskDir, booted: Time) -> Vec<(Time, Observation)> {
     let Ok(Some(claim)) = dir.claimed() else { return Vec::new() };
     let is_of_this_boot = claim.supervisor.is_of_this_boot();
-    // Time since boot cannot be set. That of an earlier boot says nothing now, and there is only the wall clock.
+    // Time since boot cannot be set. That of an earlier boot says nothing now, and there is only
+    // the wall clock.
     let time = |instant: Instant| match instant.boot_ms {
         Some(since) if is_of_this_boot => booted + Span(since),
         _ => Time(instant.at_ms),
@@ -33,7 +38,9 @@ fn recorded(dir: &TaskDir, booted: Time) -> Vec<(Time, Observation)> {
         instant.or_else(before).map(|instant| (time(instant), Observation::Started))
     };
     let (at, started, end, signalled) = match dir.ended() {
-        Ok(Some(ended)) => (time(ended.at), started(ended.started), observation(ended.end), ended.signalled),
+        Ok(Some(ended)) => {
+            (time(ended.at), started(ended.started), observation(ended.end), ended.signalled)
+        }
         // When the machine went down is not known; it had by this boot.
         Ok(None) if !is_of_this_boot => (booted, started(None), lost(REBOOTED.to_owned()), None),
         Ok(None) | Err(_) => return Vec::new(),
@@ -65,7 +72,8 @@ mod tests {
     }
 
     fn ended(dir: &TaskDir, times: &str) {
-        let text = format!(r#"{{"version":1,"end":{{"exited":{{"kind":"code","code":0}}}},{times}}}"#);
+        let text =
+            format!(r#"{{"version":1,"end":{{"exited":{{"kind":"code","code":0}}}},{times}}}"#);
         std::fs::write(dir.path().join(crate::record::EXIT), text).unwrap();
     }
 
@@ -77,7 +85,11 @@ mod tests {
         ended(&dir, r#""at_ms":5"#);
         assert_eq!(recorded(&dir, BOOTED), [(Time(5), exited())], "an earlier version wrote it");
         ended(&dir, r#""at_ms":5,"boot_ms":70"#);
-        assert_eq!(recorded(&dir, BOOTED), [(BOOTED + Span(70), exited())], "nobody can set this clock");
+        assert_eq!(
+            recorded(&dir, BOOTED),
+            [(BOOTED + Span(70), exited())],
+            "nobody can set this clock"
+        );
         let started = Some(Instant { at_ms: 5, boot_ms: Some(60) });
         let end = Ended { started, ..Ended::now(End::Exited(TaskExit::Code { code: 0 })) };
         dir.write_ended(&end, Sync::No).unwrap();

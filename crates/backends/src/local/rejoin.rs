@@ -1,9 +1,10 @@
 //! Keeps joining a control group cheap while many tasks start.
 //!
-//! The kernel guards the moves of processes between groups by a lock whose first use waits until every processor has passed a
-//! quiet point, some 10 ms, and which stays cheap as long as it is used again within such a time. Starts that follow each other
-//! a little more slowly than that would each wait. So this process moves itself to the group that it is in, which changes
-//! nothing, for as long as starts come quickly.
+//! The kernel guards the moves of processes between groups by a lock whose first use waits until
+//! every processor has passed a quiet point, some 10 ms, and which stays cheap as long as it is
+//! used again within such a time. Starts that follow each other a little more slowly than that
+//! would each wait. So this process moves itself to the group that it is in, which changes nothing,
+//! for as long as starts come quickly.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,8 +49,9 @@ impl Rejoin {
     async fn run(self: Arc<Self>) {
         while self.goes_on() {
             let rejoin = Arc::clone(&self);
-            let moved =
-                tokio::task::spawn_blocking(move || rejoin.own.as_ref().map(|own| std::fs::write(own, "0")));
+            let moved = tokio::task::spawn_blocking(move || {
+                rejoin.own.as_ref().map(|own| std::fs::write(own, "0"))
+            });
             if !matches!(moved.await, Ok(Some(Ok(())))) {
                 // It may not: then starts take as long as they take, and this is not tried again.
                 return;

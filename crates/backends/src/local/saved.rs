@@ -1,5 +1,5 @@
-//! Saying for a task that its progress is saved, as its process would by writing to its pipe: one line to its supervisor,
-//! one line back.
+//! Saying for a task that its progress is saved, as its process would by writing to its pipe: one
+//! line to its supervisor, one line back.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -14,8 +14,9 @@ use crate::wire::{self, FromSupervisor, Hello, MAX_LINE_BYTES};
 /// How long a supervisor may take to note it: a durable write, on a disk that may be busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the supervisor at `path` noted, once that is on disk. `None` when its task does not run, when its disk is full, or when
-/// the supervisor is of an earlier version and does not know this. Blocks.
+/// What the supervisor at `path` noted, once that is on disk. `None` when its task does not run,
+/// when its disk is full, or when the supervisor is of an earlier version and does not know this.
+/// Blocks.
 pub fn say(path: &Path, label: &str) -> io::Result<Option<TaskCheckpoint>> {
     let mut stream = socket::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -1,8 +1,10 @@
-//! Terminal sessions: the frames that follow [`Hello::Terminal`] on a supervisor's socket, in both directions.
+//! Terminal sessions: the frames that follow [`Hello::Terminal`] on a supervisor's socket, in both
+//! directions.
 //!
-//! A codec over bytes, usable from blocking and from async code alike, and [`connect`] for whoever passes a client on. A frame is a tag byte, a length as four
-//! bytes big-endian, and that many bytes. A client sends data (keys) and window sizes; a supervisor sends data (what
-//! the terminal shows), and at the end an exit or an error.
+//! A codec over bytes, usable from blocking and from async code alike, and [`connect`] for whoever
+//! passes a client on. A frame is a tag byte, a length as four bytes big-endian, and that many
+//! bytes. A client sends data (keys) and window sizes; a supervisor sends data (what the terminal
+//! shows), and at the end an exit or an error.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -55,8 +57,8 @@ pub enum FrameError {
     Payload(u8),
 }
 
-/// Connects to a supervisor on behalf of a client whose bytes are then passed on unread: the supervisor accepts
-/// only a terminal session on this connection, never commands.
+/// Connects to a supervisor on behalf of a client whose bytes are then passed on unread: the
+/// supervisor accepts only a terminal session on this connection, never commands.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     let mut stream = socket::connect(path)?;
     stream.write_all(&wire::line(&Hello::Guest))?;
@@ -92,9 +94,10 @@ impl Frame {
         let malformed = FrameError::Payload(tag);
         match (tag, payload) {
             (DATA, bytes) => Ok(Frame::Data(bytes.to_vec())),
-            (WINDOW, &[r1, r0, c1, c0]) => {
-                Ok(Frame::Window { rows: u16::from_be_bytes([r1, r0]), cols: u16::from_be_bytes([c1, c0]) })
-            }
+            (WINDOW, &[r1, r0, c1, c0]) => Ok(Frame::Window {
+                rows: u16::from_be_bytes([r1, r0]),
+                cols: u16::from_be_bytes([c1, c0]),
+            }),
             (EXIT, bytes) => {
                 let code = i32::from_be_bytes(bytes.try_into().map_err(|_| malformed)?);
                 Ok(Frame::Exit { code })
@@ -129,7 +132,8 @@ impl Decoder {
 
     /// The next whole frame, if it has arrived.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
-        let Some((&[tag, l3, l2, l1, l0], rest)) = self.bytes.split_first_chunk::<HEAD_BYTES>() else {
+        let Some((&[tag, l3, l2, l1, l0], rest)) = self.bytes.split_first_chunk::<HEAD_BYTES>()
+        else {
             return Ok(None);
         };
         if tag > ERROR {
@@ -195,7 +199,9 @@ mod tests {
         let long = Frame::Data(vec![7; MAX_FRAME_BYTES + 1]).encode();
         let mut decoder = Decoder::default();
         decoder.push(&long);
-        assert!(matches!(decoder.next_frame(), Ok(Some(Frame::Data(d))) if d.len() == MAX_FRAME_BYTES));
+        assert!(
+            matches!(decoder.next_frame(), Ok(Some(Frame::Data(d))) if d.len() == MAX_FRAME_BYTES)
+        );
         assert_eq!(decoder.next_frame(), Ok(Some(Frame::Data(vec![7]))));
         for (bytes, error) in [
             (vec![9, 0, 0, 0, 0], FrameError::Tag(9)),

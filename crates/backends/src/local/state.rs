@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use muster_model::{Attempt, AttemptId, ElementId, JobId, Observation, Rank, TaskCheckpoint, TaskReport};
+use muster_model::{
+    Attempt, AttemptId, ElementId, JobId, Observation, Rank, TaskCheckpoint, TaskReport,
+};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
@@ -34,7 +36,8 @@ pub(super) struct Shared {
     pub(super) live: LiveList,
     pub(super) hierarchies: Hierarchies,
     pub(super) instance: String,
-    /// What tasks get back where supervisors are protected from the out-of-memory killer: only root may.
+    /// What tasks get back where supervisors are protected from the out-of-memory killer: only root
+    /// may.
     pub(super) oom_score_adj: Option<i32>,
     /// Limit on the processes of one task; 0 is none.
     pub(super) processes: u32,
@@ -82,7 +85,8 @@ impl Entry {
         Self { to, last: None, checkpoint: None, idle: None }
     }
 
-    /// Everything that was reported of it and still holds, a checkpoint before the stage, since that may be the end.
+    /// Everything that was reported of it and still holds, a checkpoint before the stage, since
+    /// that may be the end.
     pub(super) fn said(&self) -> Vec<Observation> {
         let checkpoint = self.checkpoint.clone().map(Observation::Checkpointed);
         checkpoint.into_iter().chain(self.last.clone()).collect()
@@ -99,12 +103,13 @@ impl Shared {
         reports: Reports,
         runtime: Handle,
     ) -> Self {
-        let ephemeral = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+        let ephemeral =
+            std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
         let range = port::parse_ephemeral(&ephemeral).map_or(port::PREFERRED, port::lease_range);
         // Daemons of several users start at different places of the range.
-        let seed = instance(&config.state_dir)
-            .bytes()
-            .fold(std::process::id(), |seed, byte| seed.wrapping_mul(31).wrapping_add(u32::from(byte)));
+        let seed = instance(&config.state_dir).bytes().fold(std::process::id(), |seed, byte| {
+            seed.wrapping_mul(31).wrapping_add(u32::from(byte))
+        });
         let leases = Leases::new(range, seed);
         let state = State {
             newest: BTreeMap::new(),
@@ -182,9 +187,13 @@ impl Shared {
     pub(super) fn ours(&self) -> Ours {
         let prefix = name_prefix(&self.instance);
         let unknown = self.live.set_aside();
-        let tag = |entry: &LiveEntry| tag(&self.instance, entry.epoch().as_ref(), entry.id, entry.rank);
+        let tag =
+            |entry: &LiveEntry| tag(&self.instance, entry.epoch().as_ref(), entry.id, entry.rank);
         Ours {
-            unknown_groups: unknown.iter().map(|entry| format!("{prefix}{}", entry.name())).collect(),
+            unknown_groups: unknown
+                .iter()
+                .map(|entry| format!("{prefix}{}", entry.name()))
+                .collect(),
             unknown_tags: unknown.iter().map(tag).collect(),
             group_prefix: prefix,
             tag_prefix: format!("{}:", self.instance),
@@ -193,7 +202,9 @@ impl Shared {
 
     /// Remembers and reports what was seen of a task.
     pub(super) fn report(&self, id: AttemptId, rank: Rank, what: Observation) {
-        if let Some(entry) = self.state().gangs.get_mut(&id).and_then(|gang| gang.tasks.get_mut(&rank)) {
+        if let Some(entry) =
+            self.state().gangs.get_mut(&id).and_then(|gang| gang.tasks.get_mut(&rank))
+        {
             match &what {
                 Observation::Checkpointed(noted) => entry.checkpoint = Some(noted.clone()),
                 Observation::Signalled(_) => {}
@@ -209,7 +220,8 @@ impl Shared {
     }
 }
 
-/// Short name of a state directory, so that several daemons can share a machine: FNV-1a of its path.
+/// Short name of a state directory, so that several daemons can share a machine: FNV-1a of its
+/// path.
 pub(super) fn instance(state_dir: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     let path = std::fs::canonicalize(state_dir).unwrap_or_else(|_| state_dir.to_owned());

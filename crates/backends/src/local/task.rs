@@ -1,5 +1,5 @@
-//! One actor per task: starts or finds its supervisor, forwards commands, reports what it says, and finds out
-//! what happened when it falls silent.
+//! One actor per task: starts or finds its supervisor, forwards commands, reports what it says, and
+//! finds out what happened when it falls silent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use crate::record::{self, TaskDir};
 use crate::supervise::STAY;
 use crate::wire::{FromSupervisor, Lines, ToSupervisor, line};
 
-/// A task that is expected but was never claimed gets this long for its Prepare to be repeated: the daemon may
-/// have died between deciding a start and carrying it out.
+/// A task that is expected but was never claimed gets this long for its Prepare to be repeated: the
+/// daemon may have died between deciding a start and carrying it out.
 const UNCLAIMED_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What an actor is told.
@@ -56,14 +56,16 @@ pub(super) fn prepare(shared: &Arc<Shared>, order: &Arc<GangOrder>) {
         return;
     }
     state.newest.insert(id.element, id.attempt);
-    // A restored state orders again what has run since the copy was made: its record says how it ended.
+    // A restored state orders again what has run since the copy was made: its record says how it
+    // ended.
     if record::newest_attempt(&shared.jobs_of(id.element.job), id.element) > Some(id.attempt) {
         find(shared, &mut state, order);
         return;
     }
 
     // 2. Ports: those of an interrupted earlier Prepare, else new ones.
-    let known = state.gangs.get(&id).map(|gang| gang.ports.clone()).filter(|ports| !ports.is_empty());
+    let known =
+        state.gangs.get(&id).map(|gang| gang.ports.clone()).filter(|ports| !ports.is_empty());
     let ports = known.or_else(|| launch::earlier_ports(shared, order)).unwrap_or_else(|| {
         let wanted = env::groups(order).len();
         (0..wanted).map_while(|_| state.leases.take(|port| port::hold(port).is_ok())).collect()
@@ -73,12 +75,15 @@ pub(super) fn prepare(shared: &Arc<Shared>, order: &Arc<GangOrder>) {
     }
     state.gangs.entry(id).or_default().ports.clone_from(&ports);
 
-    // 3. An actor per task; one that exists repeats what it last said, or launches if it was waiting for this.
+    // 3. An actor per task; one that exists repeats what it last said, or launches if it was
+    //    waiting for this.
     for task in &order.tasks {
         let launch = ToTask::Launch(Arc::clone(order), ports.clone());
         match state.gangs.get(&id).and_then(|gang| gang.tasks.get(&task.rank)) {
             Some(Entry { to, last: None, .. }) => drop(to.send(launch)),
-            Some(entry) => entry.said().into_iter().for_each(|what| shared.send(id, task.rank, what)),
+            Some(entry) => {
+                entry.said().into_iter().for_each(|what| shared.send(id, task.rank, what))
+            }
             None => {
                 let to = start(shared, id, task.rank, Begin::Wait, Audience::Daemon);
                 let _ = to.send(launch);
@@ -88,7 +93,8 @@ pub(super) fn prepare(shared: &Arc<Shared>, order: &Arc<GangOrder>) {
     }
 }
 
-/// Reports what became of each task of an attempt that is older than another one on disk. Starts none.
+/// Reports what became of each task of an attempt that is older than another one on disk. Starts
+/// none.
 fn find(shared: &Arc<Shared>, state: &mut State, order: &GangOrder) {
     for task in &order.tasks {
         let tasks = &mut state.gangs.entry(order.id).or_default().tasks;
@@ -126,7 +132,8 @@ pub(super) fn send(shared: &Arc<Shared>, id: AttemptId, command: &ToTask) {
 /// Forgets an attempt whose tasks are all over.
 pub(super) fn forget(shared: &Arc<Shared>, id: AttemptId) {
     let mut state = shared.state();
-    let is_over = |gang: &Gang| gang.tasks.values().all(|entry| entry.last.as_ref().is_some_and(is_final));
+    let is_over =
+        |gang: &Gang| gang.tasks.values().all(|entry| entry.last.as_ref().is_some_and(is_final));
     if state.gangs.get(&id).is_some_and(|gang| !is_over(gang)) {
         tracing::warn!(attempt = %id, "asked to forget an attempt that has live tasks");
         return;
@@ -172,7 +179,8 @@ fn clear(shared: &Shared, id: AttemptId, rank: Rank) {
     shared.live.remove(id, rank);
 }
 
-/// True for a claim by this very process, which says "never to be started"; see [`Actor::never_ran`].
+/// True for a claim by this very process, which says "never to be started"; see
+/// [`Actor::never_ran`].
 pub(super) fn is_own_claim(dir: &TaskDir) -> bool {
     let own = std::process::id() as i32;
     matches!(dir.claimed(), Ok(Some(claim)) if claim.supervisor.pid == own)
@@ -219,7 +227,8 @@ struct Actor {
     go: bool,
     checkpoint: Option<u32>,
     stop: Option<StopCause>,
-    /// The launch, once the task was handed to a supervisor that had waited: that may have ended before it took the task.
+    /// The launch, once the task was handed to a supervisor that had waited: that may have ended
+    /// before it took the task.
     handed: Option<(Arc<GangOrder>, Vec<u16>)>,
 }
 
@@ -268,14 +277,16 @@ impl Actor {
         }
     }
 
-    /// Waits for the launch of a task that no supervisor owns; without one it is over, and claimed so that a
-    /// straggling supervisor cannot start it later.
+    /// Waits for the launch of a task that no supervisor owns; without one it is over, and claimed
+    /// so that a straggling supervisor cannot start it later.
     async fn await_launch(&mut self, inbox: &mut UnboundedReceiver<ToTask>) -> Next {
         let told = tokio::time::timeout(UNCLAIMED_PATIENCE, inbox.recv());
         let reason = match self.audience {
             Audience::Nobody => "it was not expected",
             Audience::Daemon => match told.await {
-                Ok(Some(ToTask::Launch(order, ports))) => return self.launch(order, ports, true).await,
+                Ok(Some(ToTask::Launch(order, ports))) => {
+                    return self.launch(order, ports, true).await;
+                }
                 Ok(Some(ToTask::Stop(_))) => {
                     return self.never_ran(Observation::Exited(TaskExit::Stopped)).await;
                 }

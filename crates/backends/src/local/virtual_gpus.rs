@@ -1,5 +1,6 @@
-//! Devices that are declared, with no hardware behind them: `8`, `8:h100`, or several models as on a machine with MIG
-//! slices, `2:a100,7:a100-1g.10gb`. Their text is what users write and what a state directory keeps.
+//! Devices that are declared, with no hardware behind them: `8`, `8:h100`, or several models as on
+//! a machine with MIG slices, `2:a100,7:a100-1g.10gb`. Their text is what users write and what a
+//! state directory keeps.
 
 use std::fmt;
 use std::str::FromStr;
@@ -60,8 +61,11 @@ fn kind(text: &str) -> Result<(u32, Option<GpuModel>), String> {
         None => (text, None),
     };
     let count = count.parse().map_err(|_| "expected a number, such as 8 or 8:h100".to_owned())?;
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
-    if model.is_some_and(|model| model.is_empty() || model.len() > MAX_MODEL || !model.chars().all(allowed)) {
+    let allowed =
+        |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
+    if model.is_some_and(|model| {
+        model.is_empty() || model.len() > MAX_MODEL || !model.chars().all(allowed)
+    }) {
         return Err("expected a model of lower-case letters and digits, such as h100".to_owned());
     }
     Ok((count, model.map(GpuModel::from)))
@@ -90,13 +94,28 @@ mod tests {
             assert_eq!(text.parse::<VirtualGpus>().unwrap().to_string(), text);
         }
         let models = |text: &str| {
-            text.parse::<VirtualGpus>().unwrap().models().map(|model| model.to_string()).collect::<Vec<_>>()
+            text.parse::<VirtualGpus>()
+                .unwrap()
+                .models()
+                .map(|model| model.to_string())
+                .collect::<Vec<_>>()
         };
         assert_eq!(models("2"), ["virtual", "virtual"]);
         assert_eq!(models("1:a100,2:a100-1g.10gb"), ["a100", "a100-1g.10gb", "a100-1g.10gb"]);
-        for wrong in
-            ["", "129", "-1", "x", "4:", "4:H100", "4:a b", "4:a:b", "4,4", "4:a,4", "4:a,", "100:a,29:b"]
-        {
+        for wrong in [
+            "",
+            "129",
+            "-1",
+            "x",
+            "4:",
+            "4:H100",
+            "4:a b",
+            "4:a:b",
+            "4,4",
+            "4:a,4",
+            "4:a,",
+            "100:a,29:b",
+        ] {
             assert!(wrong.parse::<VirtualGpus>().is_err(), "{wrong}");
         }
     }

@@ -1,5 +1,6 @@
-//! A look at a supervisor now and then: where supervisors run as the user, a job can stop its own (SIGSTOP), which then
-//! neither hears the daemon nor enforces the time limit. It is continued, and killed when that does not help.
+//! A look at a supervisor now and then: where supervisors run as the user, a job can stop its own
+//! (SIGSTOP), which then neither hears the daemon nor enforces the time limit. It is continued, and
+//! killed when that does not help.
 
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use crate::record::TaskDir;
 
 /// How often a supervisor is looked at.
 pub(super) const WATCH_PAUSE: Duration = Duration::from_secs(5);
-/// A supervisor that is found stopped so often, one look after the other, is killed: its task is lost, and what is left of
-/// it is ended as after any death of a supervisor.
+/// A supervisor that is found stopped so often, one look after the other, is killed: its task is
+/// lost, and what is left of it is ended as after any death of a supervisor.
 const MOST_STOPS: u32 = 6;
 
 /// What a look came to.
@@ -77,7 +78,10 @@ mod tests {
         }
         for look in 1..=MOST_STOPS {
             stop();
-            assert_eq!(watch.look(&dir), if look < MOST_STOPS { Watched::Fine } else { Watched::Killed });
+            assert_eq!(
+                watch.look(&dir),
+                if look < MOST_STOPS { Watched::Fine } else { Watched::Killed }
+            );
         }
         assert!(!child.wait().unwrap().success());
     }

@@ -1,5 +1,6 @@
-//! Finds the processes of a job on this node, by their environment and by what started them, and reads what each is told and has open of
-//! GPUs. It judges nothing. Invariant: a process that runs is not missed because it is being replaced by its program at this moment.
+//! Finds the processes of a job on this node, by their environment and by what started them, and
+//! reads what each is told and has open of GPUs. It judges nothing. Invariant: a process that runs
+//! is not missed because it is being replaced by its program at this moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +12,8 @@ use muster_model::verify::SeenProcess;
 use super::{NODE, number};
 use crate::process::{self, Stat};
 
-/// Longest wait for processes that are between two programs. The kernel takes microseconds; a loaded machine milliseconds.
+/// Longest wait for processes that are between two programs. The kernel takes microseconds; a
+/// loaded machine milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Environment of a process.
@@ -31,13 +33,15 @@ pub(super) type Rank = Vec<Process>;
 #[derive(Debug, PartialEq, Eq)]
 enum Environment {
     Known(Variables),
-    /// The kernel is replacing its program: the old environment is gone and the new one is not there yet.
+    /// The kernel is replacing its program: the old environment is gone and the new one is not
+    /// there yet.
     Replaced,
     /// Another user's, a kernel thread, or gone.
     None,
 }
 
-/// Returns the processes of each rank on this node. Looks again while a process has no environment yet.
+/// Returns the processes of each rank on this node. Looks again while a process has no environment
+/// yet.
 pub(super) fn ranks_of(job: u64, index: Option<u32>, own: &Variables) -> Vec<Rank> {
     let mut found = Vec::new();
     // What is still not readable when patience ends is left out, as a process that cannot be read.
@@ -75,7 +79,8 @@ fn scan(job: u64, index: Option<u32>, own: &Variables) -> (Vec<Rank>, bool) {
         }
     }
     // 3. The eldest of each first.
-    let process = |pid: i32| Some(Process { pid: pid.unsigned_abs(), variables: all.get(&pid)?.1.clone() });
+    let process =
+        |pid: i32| Some(Process { pid: pid.unsigned_abs(), variables: all.get(&pid)?.1.clone() });
     let rank = |mut processes: Vec<(bool, u64, i32)>| {
         processes.sort_unstable();
         processes.into_iter().filter_map(|(.., pid)| process(pid)).collect()
@@ -88,7 +93,8 @@ fn told_rank(variables: &Variables, job: u64, index: Option<u32>) -> Option<u64>
     is_of(variables, job, index).then(|| number(variables, "MUSTER_TASK")).flatten()
 }
 
-/// The rank of the nearest ancestor that names one: `env -i` drops the variables and not the parent.
+/// The rank of the nearest ancestor that names one: `env -i` drops the variables and not the
+/// parent.
 fn inherited_rank(
     pid: i32,
     all: &BTreeMap<i32, (Stat, Variables)>,
@@ -114,7 +120,8 @@ pub(super) fn is_of(variables: &Variables, job: u64, index: Option<u32>) -> bool
 
 /// Reads the environment of the process whose folder this is.
 fn environment(folder: &Path) -> Environment {
-    // `env -i` starts programs with an empty environment; then the command line, which comes with it, is there.
+    // `env -i` starts programs with an empty environment; then the command line, which comes with
+    // it, is there.
     for _ in 0..2 {
         match fs::read(folder.join("environ")) {
             Err(_) => return Environment::None,
@@ -138,21 +145,26 @@ fn variables(bytes: &[u8]) -> Variables {
     bytes.split(|byte| *byte == 0).filter_map(pair).collect()
 }
 
-/// GPUs that an environment leaves visible; `None` where it names none at all, which leaves all visible.
+/// GPUs that an environment leaves visible; `None` where it names none at all, which leaves all
+/// visible.
 pub(super) fn visible(variables: &Variables) -> Option<Vec<String>> {
     let listed = |name: &str| -> Option<Vec<String>> {
-        let entries = variables.get(name)?.split(',').map(str::trim).filter(|entry| !entry.is_empty());
-        // Runtimes stop at the first word that names no device; these are those that people write for that.
+        let entries =
+            variables.get(name)?.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        // Runtimes stop at the first word that names no device; these are those that people write
+        // for that.
         let is_device = |entry: &&str| !["-1", "NoDevFiles", "none", "void"].contains(entry);
         Some(entries.take_while(is_device).map(str::to_owned).collect())
     };
-    // Where AMD's devices go by UUID, CUDA_VISIBLE_DEVICES counts what that leaves: it is 0 in every rank.
+    // Where AMD's devices go by UUID, CUDA_VISIBLE_DEVICES counts what that leaves: it is 0 in
+    // every rank.
     let by_uuid = listed("ROCR_VISIBLE_DEVICES")
         .filter(|list| list.iter().any(|entry| entry.bytes().any(|byte| !byte.is_ascii_digit())));
     by_uuid.or_else(|| listed("CUDA_VISIBLE_DEVICES")).or_else(|| listed("ROCR_VISIBLE_DEVICES"))
 }
 
-/// What each process of a rank is told and has open, without repeats: workers of a data loader are all alike.
+/// What each process of a rank is told and has open, without repeats: workers of a data loader are
+/// all alike.
 pub(super) fn uses(rank: &Rank, configured: &[PathBuf]) -> Vec<SeenProcess> {
     let mut seen: Vec<SeenProcess> = Vec::new();
     for process in rank {
@@ -201,7 +213,9 @@ mod tests {
     #[test]
     fn a_process_between_two_programs_is_not_one_without_an_environment() {
         let known = |pairs: &[(&str, &str)]| {
-            Environment::Known(pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect())
+            Environment::Known(
+                pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+            )
         };
         for (environ, cmdline, has_program, expected) in [
             ("A=1\0B=2\0", "sleep\0", true, known(&[("A", "1"), ("B", "2")])),
@@ -210,7 +224,11 @@ mod tests {
             ("", "", false, Environment::None),
         ] {
             let folder = folder(environ, cmdline, has_program);
-            assert_eq!(environment(folder.path()), expected, "{environ:?} {cmdline:?} {has_program}");
+            assert_eq!(
+                environment(folder.path()),
+                expected,
+                "{environ:?} {cmdline:?} {has_program}"
+            );
         }
         assert_eq!(environment(Path::new("/no/such/folder")), Environment::None);
     }
@@ -218,7 +236,8 @@ mod tests {
     #[test]
     fn devices_are_those_that_are_left_visible() {
         let of = |pairs: &[(&str, &str)]| {
-            let variables = pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+            let variables =
+                pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
             visible(&variables).map(|list| list.join(" "))
         };
         assert_eq!(of(&[("CUDA_VISIBLE_DEVICES", "1, 2")]).as_deref(), Some("1 2"));
@@ -236,7 +255,9 @@ mod tests {
     fn open_files_are_those_of_gpus() {
         let folder = tempfile::tempdir().unwrap();
         for (at, target) in
-            ["/dev/null", "/dev/nvidia0", "/dev/nvidiactl", "/srv/gpu7", "/dev/nvidia0"].iter().enumerate()
+            ["/dev/null", "/dev/nvidia0", "/dev/nvidiactl", "/srv/gpu7", "/dev/nvidia0"]
+                .iter()
+                .enumerate()
         {
             std::os::unix::fs::symlink(target, folder.path().join(at.to_string())).unwrap();
         }

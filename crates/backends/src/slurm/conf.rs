@@ -1,5 +1,5 @@
-//! A pool of nodes as lines of slurm.conf and gres.conf, and the nodes that such lines name. It writes no other setting: what
-//! a site has decided about Slurm stays as it is.
+//! A pool of nodes as lines of slurm.conf and gres.conf, and the nodes that such lines name. It
+//! writes no other setting: what a site has decided about Slurm stays as it is.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,8 @@ const PARTITION: &str = "batch";
 /// How a list of names is written: `node[01-04]`.
 pub type Fold<'a> = &'a dyn Fn(&[&str]) -> String;
 
-/// Lines for slurm.conf: the nodes, and their partitions by the label `partition`. The label `features` becomes features.
+/// Lines for slurm.conf: the nodes, and their partitions by the label `partition`. The label
+/// `features` becomes features.
 #[must_use]
 pub fn nodes(nodes: &[NodeSpec], fold: Fold<'_>) -> String {
     let mut text = String::from(
@@ -84,7 +85,11 @@ pub fn node_lists(conf: &str) -> Vec<String> {
 }
 
 /// Neighbours of which the same is to be said.
-fn runs(nodes: &[NodeSpec], say: &dyn Fn(&NodeSpec) -> String, fold: Fold<'_>) -> Vec<(String, String)> {
+fn runs(
+    nodes: &[NodeSpec],
+    say: &dyn Fn(&NodeSpec) -> String,
+    fold: Fold<'_>,
+) -> Vec<(String, String)> {
     let mut runs: Vec<(Vec<&str>, String)> = Vec::new();
     for node in nodes {
         let said = say(node);
@@ -126,7 +131,10 @@ fn device_lines(node: &NodeSpec) -> String {
     let kind = kind(name);
     // Which file is of which model only the vendor's library knows; slices have none of their own.
     if kinds.len() > 1 {
-        return format!(" Name=gpu AutoDetect={}", if model::is_amd(name) { "rsmi" } else { "nvml" });
+        return format!(
+            " Name=gpu AutoDetect={}",
+            if model::is_amd(name) { "rsmi" } else { "nvml" }
+        );
     }
     if model::is_slice(name) {
         return format!(" Name=gpu Type={kind} AutoDetect=nvml");
@@ -152,8 +160,8 @@ pub(super) fn kinds(node: &NodeSpec) -> Vec<(&str, usize)> {
     kinds
 }
 
-/// A type for Slurm. Of a slice only how it is cut: with AutoDetect the type must be part of the detected name, in which the
-/// model is written out (gres.conf(5), Type).
+/// A type for Slurm. Of a slice only how it is cut: with AutoDetect the type must be part of the
+/// detected name, in which the model is written out (gres.conf(5), Type).
 pub(super) fn kind(model: &str) -> &str {
     match model.rsplit_once('-') {
         Some((_, profile)) if model::is_slice(model) => profile,

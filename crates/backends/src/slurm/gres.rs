@@ -1,5 +1,5 @@
-//! Generic resources as Slurm prints them: `gpu:h100:8(S:0-1),shard:h100:32,fpga:2`. Knows the grammar of gres.conf(5) and
-//! slurm.conf(5) only.
+//! Generic resources as Slurm prints them: `gpu:h100:8(S:0-1),shard:h100:32,fpga:2`. Knows the
+//! grammar of gres.conf(5) and slurm.conf(5) only.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ const MAX_EXTRA: u64 = 1_000_000_000;
 pub(super) struct Gres {
     /// GPUs by type, in order; the type is empty where none is configured.
     pub gpus: Vec<(String, u64)>,
-    /// Other resources, types added up. What is counted in bytes (`tmpdisk:7T`) is left out: it is no device.
+    /// Other resources, types added up. What is counted in bytes (`tmpdisk:7T`) is left out: it is
+    /// no device.
     pub extras: BTreeMap<String, u64>,
 }
 
@@ -94,9 +95,11 @@ mod tests {
 
     fn check(text: &str, gpus: &[(&str, u64)], extras: &[(&str, u64)]) {
         let gres = parse(text).unwrap();
-        let found: Vec<(&str, u64)> = gres.gpus.iter().map(|(kind, n)| (kind.as_str(), *n)).collect();
+        let found: Vec<(&str, u64)> =
+            gres.gpus.iter().map(|(kind, n)| (kind.as_str(), *n)).collect();
         assert_eq!(found, gpus, "{text}");
-        let found: Vec<(&str, u64)> = gres.extras.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+        let found: Vec<(&str, u64)> =
+            gres.extras.iter().map(|(name, n)| (name.as_str(), *n)).collect();
         assert_eq!(found, extras, "{text}");
     }
 

@@ -1,5 +1,5 @@
-//! Nodes as `scontrol --oneliner --details show node` prints them, in all versions, and as slurmrestd does: what they have, what of
-//! it is in use, and whether they take work.
+//! Nodes as `scontrol --oneliner --details show node` prints them, in all versions, and as
+//! slurmrestd does: what they have, what of it is in use, and whether they take work.
 
 use serde_json::Value;
 
@@ -36,7 +36,8 @@ impl NativeNode {
     /// Why an administrator took it out, and who; without Slurm's `[root@time]`.
     #[must_use]
     pub fn reason_and_who(&self) -> String {
-        let by = self.reason.rsplit_once(" [").and_then(|(why, by)| Some((why, by.split_once('@')?.0)));
+        let by =
+            self.reason.rsplit_once(" [").and_then(|(why, by)| Some((why, by.split_once('@')?.0)));
         by.map_or_else(|| self.reason.clone(), |(why, who)| format!("{why}, by {who}"))
     }
 
@@ -49,21 +50,33 @@ impl NativeNode {
     /// True when it does not answer.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.has("DOWN") || self.has("NOT_RESPONDING") || self.state.contains('*') || self.has("UNKNOWN")
+        self.has("DOWN")
+            || self.has("NOT_RESPONDING")
+            || self.state.contains('*')
+            || self.has("UNKNOWN")
     }
 
     /// True when somebody took it out of service, or it is planned for something else.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        ["DRAIN", "FAIL", "MAINT", "INVAL", "INVALID_REG", "POWERED_DOWN", "POWERING_DOWN", "REBOOT"]
-            .iter()
-            .any(|word| self.has(word))
+        [
+            "DRAIN",
+            "FAIL",
+            "MAINT",
+            "INVAL",
+            "INVALID_REG",
+            "POWERED_DOWN",
+            "POWERING_DOWN",
+            "REBOOT",
+        ]
+        .iter()
+        .any(|word| self.has(word))
     }
 
     fn has(&self, word: &str) -> bool {
-        self.state
-            .split('+')
-            .any(|part| part.trim_end_matches(['*', '~', '#', '!', '%', '$', '@', '^', '-']) == word)
+        self.state.split('+').any(|part| {
+            part.trim_end_matches(['*', '~', '#', '!', '%', '$', '@', '^', '-']) == word
+        })
     }
 
     /// GPUs in all.
@@ -92,8 +105,9 @@ fn node(line: &str) -> Option<NativeNode> {
         let found = fields.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
         found.filter(|value| *value != "(null)" && *value != "N/A").unwrap_or_default()
     };
-    let list =
-        |name: &str| field(name).split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    let list = |name: &str| {
+        field(name).split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    };
     let (gpus, _) = gpus(field("Gres"));
     let (used, numbers) = self::gpus(field("GresUsed"));
     Some(NativeNode {
@@ -164,13 +178,18 @@ fn gpus(gres: &str) -> (Vec<(String, u32)>, Vec<u16>) {
         let count = words.last().and_then(|count| count.parse().ok()).unwrap_or(1);
         let kind = if words.len() > 2 { words[1] } else { "" };
         types.push((kind.to_owned(), count));
-        let inside =
-            part[end..].strip_prefix('(').and_then(|inside| inside.split(')').next()).unwrap_or_default();
+        let inside = part[end..]
+            .strip_prefix('(')
+            .and_then(|inside| inside.split(')').next())
+            .unwrap_or_default();
         if let Some(indices) = inside.strip_prefix("IDX:") {
             numbers.extend(indices.split(',').flat_map(range));
         }
         rest = &part[end..];
-        rest = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest);
+        rest = rest
+            .strip_prefix('(')
+            .and_then(|rest| rest.split_once(')'))
+            .map_or(rest, |(_, rest)| rest);
     }
     (types, numbers)
 }
@@ -228,7 +247,10 @@ mod tests {
     fn gres_in_all_its_forms() {
         let types = |text: &str| gpus(text).0;
         assert_eq!(types("gpu:8"), [(String::new(), 8)]);
-        assert_eq!(types("gpu:a100:2(S:0),gpu:t4:1,shard:4"), [("a100".to_owned(), 2), ("t4".to_owned(), 1)]);
+        assert_eq!(
+            types("gpu:a100:2(S:0),gpu:t4:1,shard:4"),
+            [("a100".to_owned(), 2), ("t4".to_owned(), 1)]
+        );
         assert_eq!(gpus("gpu:a100:1(IDX:0),gpu:t4:2(IDX:2,3)").1, [0, 2, 3]);
         assert_eq!(gpus("gpu:h100:0(IDX:N/A)"), (vec![("h100".to_owned(), 0)], vec![]));
         assert!(types("").is_empty());

@@ -1,5 +1,6 @@
-//! Jobs as Slurm's programs print them: JSON of slurmrestd (and of `squeue --json`, which says the same), and lines of `squeue` and
-//! `sacct` with a separator of our own. All become one record; nothing here runs Slurm.
+//! Jobs as Slurm's programs print them: JSON of slurmrestd (and of `squeue --json`, which says the
+//! same), and lines of `squeue` and `sacct` with a separator of our own. All become one record;
+//! nothing here runs Slurm.
 
 use muster_model::{Bytes, Span, Time};
 use serde_json::Value;
@@ -68,7 +69,8 @@ pub struct NativeJob {
     pub gres_by_node: Vec<String>,
     /// How it ended.
     pub exit: ExitStatus,
-    /// State of a step of it that says more than its own: a job whose ranks ran out of memory has just failed.
+    /// State of a step of it that says more than its own: a job whose ranks ran out of memory has
+    /// just failed.
     pub step: NativeState,
     /// Times that it was queued again.
     pub restarts: u32,
@@ -81,7 +83,8 @@ pub struct NativeJob {
 }
 
 impl NativeJob {
-    /// The number that people use: of an element of an array that of the array, of a component that of the first.
+    /// The number that people use: of an element of an array that of the array, of a component that
+    /// of the first.
     #[must_use]
     pub fn job(&self) -> u64 {
         self.array.or(self.component.map(|(first, _)| first)).unwrap_or(self.id)
@@ -97,8 +100,10 @@ impl NativeJob {
     /// It waits for a release and for nothing else.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        // squeue prints the words of the moment in place of the reason where there are some: `launch failed requeued held`.
-        matches!(self.reason.as_str(), "JobHeldUser" | "JobHeldAdmin") || self.reason.ends_with(" held")
+        // squeue prints the words of the moment in place of the reason where there are some:
+        // `launch failed requeued held`.
+        matches!(self.reason.as_str(), "JobHeldUser" | "JobHeldAdmin")
+            || self.reason.ends_with(" held")
     }
 
     /// CPUs in a list of trackable resources: `cpu=16`. 0 where none is said.
@@ -108,7 +113,8 @@ impl NativeJob {
         found.unwrap_or_default()
     }
 
-    /// Memory in a list of trackable resources: `mem=62.50G`, in powers of 1024; without a unit mebibytes. 0 where none is said.
+    /// Memory in a list of trackable resources: `mem=62.50G`, in powers of 1024; without a unit
+    /// mebibytes. 0 where none is said.
     #[must_use]
     pub fn memory_of(tres: &str) -> Bytes {
         let amount = |text: &str| -> Option<f64> {
@@ -208,7 +214,9 @@ fn held_nodes(row: &Value) -> u64 {
 
 /// Up to v0.0.39 the raw status of wait(2), later its parts.
 fn exit_of_json(row: &Value) -> ExitStatus {
-    let part = |path: &str| number(row, path).and_then(|part| i32::try_from(part).ok()).unwrap_or_default();
+    let part = |path: &str| {
+        number(row, path).and_then(|part| i32::try_from(part).ok()).unwrap_or_default()
+    };
     match row.pointer("/exit_code/return_code") {
         Some(_) => {
             let signal = match row.pointer("/exit_code/signal/id") {
@@ -224,17 +232,19 @@ fn exit_of_json(row: &Value) -> ExitStatus {
     }
 }
 
-/// `--format` of squeue for [`from_squeue`], for versions that do not know [`super::squeue::format`].
+/// `--format` of squeue for [`from_squeue`], for versions that do not know
+/// [`super::squeue::format`].
 #[must_use]
 pub fn squeue_format() -> String {
     let fields = [
-        "%A", "%F", "%K", "%j", "%u", "%a", "%P", "%q", "%T", "%r", "%k", "%V", "%S", "%e", "%l", "%N", "%D",
-        "%C", "%Q", "%E", "%Z", "%b",
+        "%A", "%F", "%K", "%j", "%u", "%a", "%P", "%q", "%T", "%r", "%k", "%V", "%S", "%e", "%l",
+        "%N", "%D", "%C", "%Q", "%E", "%Z", "%b",
     ];
     fields.join(&SEPARATOR.to_string())
 }
 
-/// Lines of `squeue --noheader --format`, as [`squeue_format`] has it, with times in seconds ([`TIME_FORMAT`]).
+/// Lines of `squeue --noheader --format`, as [`squeue_format`] has it, with times in seconds
+/// ([`TIME_FORMAT`]).
 #[must_use]
 pub fn from_squeue(lines: &str) -> Vec<NativeJob> {
     lines.lines().filter_map(squeue_row).collect()
@@ -271,8 +281,10 @@ fn squeue_row(line: &str) -> Option<NativeJob> {
     };
     let node_count: u32 = node_count.parse().unwrap_or_default();
     // %b is of one node: `gres:gpu:h100:8`.
-    let gpus =
-        per_node.split(',').filter(|part| part.contains("gpu")).filter_map(|part| part.rsplit(':').next());
+    let gpus = per_node
+        .split(',')
+        .filter(|part| part.contains("gpu"))
+        .filter_map(|part| part.rsplit(':').next());
     let gpus: u32 = gpus.filter_map(|count| count.parse::<u32>().ok()).sum();
     let is_array = !tasks.is_empty();
     Some(NativeJob {
@@ -294,7 +306,11 @@ fn squeue_row(line: &str) -> Option<NativeJob> {
         nodes: (*nodes).to_owned(),
         node_count,
         cpus: cpus.parse().unwrap_or_default(),
-        tres_asked: if gpus > 0 { format!("gres/gpu={}", gpus * node_count) } else { String::new() },
+        tres_asked: if gpus > 0 {
+            format!("gres/gpu={}", gpus * node_count)
+        } else {
+            String::new()
+        },
         priority: priority.parse().unwrap_or_default(),
         dependency: (*dependency).to_owned(),
         workdir: (*workdir).to_owned(),
@@ -306,7 +322,8 @@ fn squeue_row(line: &str) -> Option<NativeJob> {
 pub const SACCT_FIELDS: &str = "JobIDRaw,JobID,JobName,User,Account,Partition,QOS,State,ExitCode,Submit,Start,End,\
                                 TimelimitRaw,NodeList,NNodes,NTasks,ReqCPUS,ReqTRES,AllocTRES,Comment,Priority,WorkDir,Reason";
 
-/// Lines of `sacct --parsable2 --noheader --allocations` with [`SACCT_FIELDS`] between [`SEPARATOR`]s, times in seconds.
+/// Lines of `sacct --parsable2 --noheader --allocations` with [`SACCT_FIELDS`] between
+/// [`SEPARATOR`]s, times in seconds.
 #[must_use]
 pub fn from_sacct(lines: &str) -> Vec<NativeJob> {
     lines.lines().filter_map(sacct_row).collect()
@@ -342,7 +359,8 @@ fn sacct_row(line: &str) -> Option<NativeJob> {
     else {
         return None;
     };
-    let component = id.split_once('+').and_then(|(first, at)| Some((first.parse().ok()?, at.parse().ok()?)));
+    let component =
+        id.split_once('+').and_then(|(first, at)| Some((first.parse().ok()?, at.parse().ok()?)));
     let (array, array_tasks) = match id.split_once('_') {
         Some((array, tasks)) => (array.parse().ok(), tasks.trim_matches(['[', ']'])),
         None => (None, ""),
@@ -382,7 +400,8 @@ fn sacct_row(line: &str) -> Option<NativeJob> {
 /// Fields that [`steps`] asks of sacct.
 pub const STEP_FIELDS: &str = "JobIDRaw,State";
 
-/// States of steps that ran out of memory, by the number of their job, of `sacct --parsable2 --noheader` with [`STEP_FIELDS`].
+/// States of steps that ran out of memory, by the number of their job, of `sacct --parsable2
+/// --noheader` with [`STEP_FIELDS`].
 #[must_use]
 pub fn steps(lines: &str) -> Vec<(u64, NativeState)> {
     let step = |line: &str| {

@@ -1,6 +1,7 @@
-//! Reads Slurm's JSON by shape and not by version: data_parser v0.0.37 to v0.0.44 differ in whether a number is plain or
-//! `{set, infinite, number}`, and a state one word or a list. Lists are taken by [`list`] alone: a program that could not ask its
-//! controller prints an empty list beside a filled `errors`, and exits with 0.
+//! Reads Slurm's JSON by shape and not by version: data_parser v0.0.37 to v0.0.44 differ in whether
+//! a number is plain or `{set, infinite, number}`, and a state one word or a list. Lists are taken
+//! by [`list`] alone: a program that could not ask its controller prints an empty list beside a
+//! filled `errors`, and exits with 0.
 
 use serde_json::Value;
 
@@ -36,7 +37,8 @@ pub fn list<'a>(value: &'a Value, name: &'static str) -> Result<&'a Vec<Value>, 
     value.get(name).and_then(Value::as_array).ok_or(JsonError::NoList(name))
 }
 
-/// A whole number, plain or as `{set, infinite, number}`; `None` where it is not set, infinite, or no number.
+/// A whole number, plain or as `{set, infinite, number}`; `None` where it is not set, infinite, or
+/// no number.
 pub(super) fn number(row: &Value, path: &str) -> Option<u64> {
     let value = match row.pointer(path)? {
         Value::Object(fields) => {

@@ -1,5 +1,5 @@
-//! Accounts and QOS with what they allow and what is used of it, as `scontrol --oneliner show assoc_mgr` prints them: the
-//! controller's own figures, decayed usage included.
+//! Accounts and QOS with what they allow and what is used of it, as `scontrol --oneliner show
+//! assoc_mgr` prints them: the controller's own figures, decayed usage included.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,8 @@ fn association(line: &str) -> Association {
             "ParentAccount" => named(value).0.clone_into(&mut one.parent),
             "SharesRaw/Norm/Level/Factor" => {
                 let mut parts = value.split('/');
-                one.shares = parts.next().and_then(|shares| shares.parse().ok()).unwrap_or_default();
+                one.shares =
+                    parts.next().and_then(|shares| shares.parse().ok()).unwrap_or_default();
                 one.norm_shares_ppm = parts.next().map_or(0, ppm);
             }
             "UsageRaw/Norm/Efctv" => one.usage_ppm = value.split('/').nth(2).map_or(0, ppm),
@@ -132,8 +133,10 @@ fn qos(text: &str) -> Qos {
     // What each account and each user has of it stands in braces behind its own.
     let (own, rest) = text.split_once(" Account Limits=").unwrap_or((text, ""));
     let (accounts, users) = rest.split_once(" User Limits=").unwrap_or((rest, ""));
-    let mut one =
-        Qos { name: named(own.split(' ').next().unwrap_or_default()).0.to_owned(), ..Qos::default() };
+    let mut one = Qos {
+        name: named(own.split(' ').next().unwrap_or_default()).0.to_owned(),
+        ..Qos::default()
+    };
     for (key, value) in own.split(' ').skip(1).filter_map(|word| word.split_once('=')) {
         match is_cap(key) {
             true => cap(&mut one.caps, key, value),
@@ -144,8 +147,8 @@ fn qos(text: &str) -> Qos {
     one
 }
 
-/// Accounts by name, `vision={MaxJobsPA=N(2) MaxTRESPA=gres/gpu=16(17)} language={…}`, or users by number: `5={…}`, since 24.11
-/// `games(5)={…}`.
+/// Accounts by name, `vision={MaxJobsPA=N(2) MaxTRESPA=gres/gpu=16(17)} language={…}`, or users by
+/// number: `5={…}`, since 24.11 `games(5)={…}`.
 fn each(text: &str) -> BTreeMap<String, Gauges> {
     let mut all = BTreeMap::new();
     for part in text.split('}') {
@@ -171,7 +174,8 @@ fn cap(caps: &mut Caps, key: &str, value: &str) {
         Ok(most) => drop(caps.insert(key.to_owned(), most)),
         Err(_) => {
             let parts = value.split(',').filter_map(|part| part.split_once('='));
-            let parts = parts.filter_map(|(name, most)| Some((format!("{key} {name}"), most.parse().ok()?)));
+            let parts = parts
+                .filter_map(|(name, most)| Some((format!("{key} {name}"), most.parse().ok()?)));
             caps.extend(parts);
         }
     }
@@ -225,7 +229,8 @@ QOS=capped(4) UsageRaw=3330.7 GrpJobs=N(1) GrpTRES=gres/gpu=N(16) MaxWallPJ=20 M
     fn accounts_and_qos_with_what_is_used_of_them() {
         let limits = read(TEXT);
         assert_eq!(limits.uids["games"], "5");
-        let chain: Vec<&str> = limits.above("intern").iter().map(|one| one.account.as_str()).collect();
+        let chain: Vec<&str> =
+            limits.above("intern").iter().map(|one| one.account.as_str()).collect();
         assert_eq!(chain, ["intern", "lab", "root"]);
         let intern = limits.account("intern").unwrap();
         assert_eq!((intern.shares, intern.norm_shares_ppm, intern.usage_ppm), (10, 90_000, 30_000));
@@ -233,10 +238,14 @@ QOS=capped(4) UsageRaw=3330.7 GrpJobs=N(1) GrpTRES=gres/gpu=N(16) MaxWallPJ=20 M
         assert_eq!(intern.gauges["GrpJobs"], Gauge { limit: Some(4), used: 1 });
         assert_eq!(intern.gauges["GrpWall"], Gauge { limit: None, used: 3 });
         let capped = &limits.qos[0];
-        let caps: Vec<(&str, u64)> = capped.caps.iter().map(|(name, most)| (name.as_str(), *most)).collect();
+        let caps: Vec<(&str, u64)> =
+            capped.caps.iter().map(|(name, most)| (name.as_str(), *most)).collect();
         assert_eq!(caps, [("MaxTRESPJ cpu", 64), ("MaxTRESPJ gres/gpu", 4), ("MaxWallPJ", 20)]);
         assert_eq!(capped.by_user["5"]["MaxTRESPU gres/gpu"], Gauge { limit: Some(16), used: 16 });
-        assert_eq!(capped.by_account["vision"]["MaxTRESPA gres/gpu"], Gauge { limit: None, used: 16 });
+        assert_eq!(
+            capped.by_account["vision"]["MaxTRESPA gres/gpu"],
+            Gauge { limit: None, used: 16 }
+        );
         // As 24.11 and 26.05 print users.
         let named = read(&TEXT.replace(" 5={", " games(5)={"));
         assert_eq!(named.qos[0].by_user, capped.by_user);

@@ -1,5 +1,6 @@
-//! Slurm as text: jobs and nodes that its programs print, scripts that it takes, and the configuration of a pool of nodes. All of
-//! it pure, but for `tool.rs`, which runs Slurm's programs here or over ssh, and `rest.rs`, which asks slurmrestd.
+//! Slurm as text: jobs and nodes that its programs print, scripts that it takes, and the
+//! configuration of a pool of nodes. All of it pure, but for `tool.rs`, which runs Slurm's programs
+//! here or over ssh, and `rest.rs`, which asks slurmrestd.
 
 pub mod conf;
 pub mod gres;

@@ -1,6 +1,7 @@
-//! Nodes from Slurm's JSON: rows of `sinfo --json`, and records of `scontrol show nodes --json`, which `sinfo --json` printed
-//! itself up to 22.05. Fields are looked for by shape and not by version, since data_parser v0.0.37 to v0.0.44 differ in
-//! whether a number is plain or `{set, infinite, number}` and a state one word or a list.
+//! Nodes from Slurm's JSON: rows of `sinfo --json`, and records of `scontrol show nodes --json`,
+//! which `sinfo --json` printed itself up to 22.05. Fields are looked for by shape and not by
+//! version, since data_parser v0.0.37 to v0.0.44 differ in whether a number is plain or `{set,
+//! infinite, number}` and a state one word or a list.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use crate::inventory::{self, Inventory, InventoryError, Listed, Options};
 /// Bytes of what Slurm calls a megabyte (`RealMemory`, slurm.conf(5)).
 const MEGABYTE: u64 = 1 << 20;
 
-/// Beginnings of states and flags in which a node takes no jobs (sinfo(1), node state codes). Others, such as `IDLE`, `MIXED` or
-/// `RESERVED`, are of the moment.
+/// Beginnings of states and flags in which a node takes no jobs (sinfo(1), node state codes).
+/// Others, such as `IDLE`, `MIXED` or `RESERVED`, are of the moment.
 const OUT_OF_SERVICE: [&str; 12] = [
     "BLOCKED",
     "DOWN",
@@ -72,7 +73,8 @@ pub fn of_records(records: &[Record], options: &Options) -> Result<Vec<Listed>, 
 /// Nodes of a value that [`recognises`] knows.
 pub(crate) fn read(value: &Value, options: &Options) -> Result<Inventory, InventoryError> {
     if !options.levels.is_empty() {
-        let message = "Slurm's list of nodes says nothing of topology, so that --level has nothing to read";
+        let message =
+            "Slurm's list of nodes says nothing of topology, so that --level has nothing to read";
         return Err(InventoryError::Levels(message.to_owned()));
     }
     // 1. Rows. Those beside an error of Slurm are not all that there are.
@@ -83,7 +85,10 @@ pub(crate) fn read(value: &Value, options: &Options) -> Result<Inventory, Invent
     let (rows, source) = match value.get("sinfo").and_then(Value::as_array) {
         Some(rows) => (rows, "sinfo --json"),
         None => (
-            value.get("nodes").and_then(Value::as_array).ok_or_else(|| none(value, "Slurm's JSON"))?,
+            value
+                .get("nodes")
+                .and_then(Value::as_array)
+                .ok_or_else(|| none(value, "Slurm's JSON"))?,
             "Slurm's JSON",
         ),
     };
@@ -92,7 +97,8 @@ pub(crate) fn read(value: &Value, options: &Options) -> Result<Inventory, Invent
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     let mut is_grouped = false;
     for (index, row) in rows.iter().enumerate() {
-        let found = if is_sinfo { sinfo_row(row, index + 1)? } else { vec![node_row(row, index + 1)?] };
+        let found =
+            if is_sinfo { sinfo_row(row, index + 1)? } else { vec![node_row(row, index + 1)?] };
         is_grouped |= found.len() > 1;
 
         // 2. A node has a row per partition in sinfo.
@@ -148,7 +154,10 @@ fn sinfo_row(row: &Value, number: usize) -> Result<Vec<Record>, InventoryError> 
         memory_mb: same("memory")?,
         gres: text(&["/gres/total", "/gres"]),
         features: text(&["/features/total", "/features"]),
-        out_of_service: out_of_service(&words(row, &["/node/state", "/state"]), &text(&["/reason"])),
+        out_of_service: out_of_service(
+            &words(row, &["/node/state", "/state"]),
+            &text(&["/reason"]),
+        ),
         partitions: partition,
         row: number,
     };
@@ -233,7 +242,11 @@ fn listed(record: &Record, options: &Options) -> Result<Listed, InventoryError> 
         devices,
         cpus: inventory::cpus(u128::from(record.cpus) * 1000).map_err(wrong)?,
         memory: Bytes(record.memory_mb.saturating_mul(MEGABYTE)),
-        extras: gres.extras.iter().map(|(name, count)| (Arc::from(name.as_str()), *count)).collect(),
+        extras: gres
+            .extras
+            .iter()
+            .map(|(name, count)| (Arc::from(name.as_str()), *count))
+            .collect(),
         labels,
         domains: Vec::new(),
     };
@@ -243,7 +256,8 @@ fn listed(record: &Record, options: &Options) -> Result<Listed, InventoryError> 
 
 /// What keeps a node from taking jobs, with why; empty when nothing does.
 fn out_of_service(states: &[String], reason: &str) -> String {
-    let is_out = |state: &&String| OUT_OF_SERVICE.iter().any(|word| state.to_uppercase().starts_with(word));
+    let is_out =
+        |state: &&String| OUT_OF_SERVICE.iter().any(|word| state.to_uppercase().starts_with(word));
     let words: Vec<String> =
         states.iter().filter(is_out).map(|state| state.to_lowercase().replace('_', " ")).collect();
     match (words.is_empty(), reason.trim()) {

@@ -1,5 +1,5 @@
-//! Slurm's words for why a job waits, as sentences: squeue(1), JOB REASON CODES, and resource_limits.html for limits. A word that
-//! Slurm adds later is still shown as it is.
+//! Slurm's words for why a job waits, as sentences: squeue(1), JOB REASON CODES, and
+//! resource_limits.html for limits. A word that Slurm adds later is still shown as it is.
 
 /// Words with a meaning of their own.
 const WORDS: &[(&str, &str)] = &[
@@ -124,12 +124,13 @@ fn limit(word: &str) -> Option<String> {
     if let Some((_, what)) = LIMITS.iter().find(|(known, _)| *known == rest) {
         return Some(format!("{owner} {what}"));
     }
-    let (scope, rest) = match (rest.strip_prefix("Grp"), rest.strip_prefix("Max"), rest.strip_prefix("Min")) {
-        (Some(rest), _, _) => ("for all of it together", rest),
-        (_, Some(rest), _) => ("at most", rest),
-        (_, _, Some(rest)) => ("at least", rest),
-        _ => return None,
-    };
+    let (scope, rest) =
+        match (rest.strip_prefix("Grp"), rest.strip_prefix("Max"), rest.strip_prefix("Min")) {
+            (Some(rest), _, _) => ("for all of it together", rest),
+            (_, Some(rest), _) => ("at most", rest),
+            (_, _, Some(rest)) => ("at least", rest),
+            _ => return None,
+        };
     let (_, resource) = RESOURCES.iter().find(|(known, _)| rest.starts_with(known))?;
     let whom = match rest {
         _ if rest.contains("PerUser") || rest.contains("PU") => " for one user",
@@ -155,7 +156,10 @@ mod tests {
         for (word, text) in [
             ("Resources", "what it needs is not free"),
             ("(Priority)", "jobs before it in the queue wait, too"),
-            ("QOSMaxGRESPerUser", "its QOS allows no more GPUs or other generic resources for one user"),
+            (
+                "QOSMaxGRESPerUser",
+                "its QOS allows no more GPUs or other generic resources for one user",
+            ),
             (
                 "AssocGrpGRES",
                 "its account, or one above it allows no more GPUs or other generic resources for all of it together",
@@ -178,7 +182,10 @@ mod tests {
                 "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
                 "nodes that it could use are down, drained, or kept for partitions that go first",
             ),
-            ("Asks for more, or less, than (any) site", "Slurm says Asks for more, or less, than (any) site"),
+            (
+                "Asks for more, or less, than (any) site",
+                "Slurm says Asks for more, or less, than (any) site",
+            ),
             ("SomethingNew", "Slurm says SomethingNew"),
         ] {
             assert_eq!(sentence(word), text);

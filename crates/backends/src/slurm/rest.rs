@@ -1,6 +1,7 @@
-//! Asks slurmrestd, Slurm's own front by HTTP, for the jobs of the queue, in the shapes of `squeue --json`, and for nodes. Every
-//! question has a connection of its own, a deadline and a limit on what is read. This reads only, and believes no answer that may be
-//! of another cluster: what Muster handed on would look lost in it, and would be handed on again.
+//! Asks slurmrestd, Slurm's own front by HTTP, for the jobs of the queue, in the shapes of `squeue
+//! --json`, and for nodes. Every question has a connection of its own, a deadline and a limit on
+//! what is read. This reads only, and believes no answer that may be of another cluster: what
+//! Muster handed on would look lost in it, and would be handed on again.
 
 use std::fmt;
 use std::io;
@@ -26,8 +27,8 @@ use super::json::{self, JsonError, number, text};
 /// Port where an address names none, as in Slurm's own examples (slurmrestd(8)).
 const PORT: &str = "6820";
 
-/// Longest wait for one answer: twice Slurm's `MessageTimeout`, which slurmrestd itself waits for the controller. Its programs are
-/// asked after it.
+/// Longest wait for one answer: twice Slurm's `MessageTimeout`, which slurmrestd itself waits for
+/// the controller. Its programs are asked after it.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Most that is read of one answer: some 50,000 jobs of 5 KiB.
@@ -126,7 +127,8 @@ impl Address {
             return None;
         }
         // The colons of an IPv6 address stand in brackets.
-        let port = host.rsplit(']').next().and_then(|rest| rest.split_once(':')).map(|(_, port)| port);
+        let port =
+            host.rsplit(']').next().and_then(|rest| rest.split_once(':')).map(|(_, port)| port);
         match port {
             Some(port) => port.parse::<u16>().ok().map(|_| Address::Host(host.to_owned())),
             None => Some(Address::Host(format!("{host}:{PORT}"))),
@@ -159,7 +161,8 @@ pub struct Rest {
     token: Option<Token>,
     deadline: Duration,
     routes: OnceCell<Routes>,
-    /// The cluster that it has said it is of; versions that do not say so of nodes have said it of jobs.
+    /// The cluster that it has said it is of; versions that do not say so of nodes have said it of
+    /// jobs.
     cluster: OnceCell<String>,
 }
 
@@ -173,8 +176,9 @@ pub struct Jobs {
 }
 
 impl Rest {
-    /// The one at this address, `unix:/path/to/socket` or `http://host:port`. `own` is who runs this, `asked` as whom the token speaks
-    /// where that is said; without a token only a socket whose server runs as `own` is believed.
+    /// The one at this address, `unix:/path/to/socket` or `http://host:port`. `own` is who runs
+    /// this, `asked` as whom the token speaks where that is said; without a token only a socket
+    /// whose server runs as `own` is believed.
     ///
     /// # Errors
     /// When it is none, or speaks for somebody else.
@@ -184,12 +188,14 @@ impl Rest {
         asked: Option<&str>,
         token: Option<&str>,
     ) -> Result<Self, RestError> {
-        let address = Address::read(setting.trim()).ok_or_else(|| RestError::Address(setting.to_owned()))?;
+        let address =
+            Address::read(setting.trim()).ok_or_else(|| RestError::Address(setting.to_owned()))?;
         if let Some(asked) = asked.filter(|asked| *asked != own) {
             return Err(RestError::Somebody { asked: asked.to_owned(), own: own.to_owned() });
         }
         let header = |text: &str| HeaderValue::from_str(text.trim()).map_err(|_| RestError::Token);
-        let token = token.filter(|token| !token.trim().is_empty()).map(header).transpose()?.map(Token);
+        let token =
+            token.filter(|token| !token.trim().is_empty()).map(header).transpose()?.map(Token);
         if let (Address::Host(_), None) = (&address, &token) {
             return Err(RestError::Token);
         }
@@ -204,11 +210,12 @@ impl Rest {
         })
     }
 
-    /// All jobs that the controller of this cluster knows, or one with all that belongs to it. `None` where an answer without jobs
-    /// does not say which cluster it is of.
+    /// All jobs that the controller of this cluster knows, or one with all that belongs to it.
+    /// `None` where an answer without jobs does not say which cluster it is of.
     ///
     /// # Errors
-    /// When it is not reached, refuses, or answers with what is not certainly the queue of this cluster.
+    /// When it is not reached, refuses, or answers with what is not certainly the queue of this
+    /// cluster.
     pub async fn jobs(&self, cluster: &str, job: Option<u64>) -> Result<Option<Jobs>, RestError> {
         let routes = self.routes.get_or_try_init(|| self.ask_routes()).await?;
         let path = match job {
@@ -217,7 +224,8 @@ impl Rest {
         };
         let (status, body) = self.get(&path).await?;
         let Some(value) = value_of(status, &body)? else { return Ok(None) };
-        // 1. Which cluster they are of: later versions say so of the answer, all of them of each job.
+        // 1. Which cluster they are of: later versions say so of the answer, all of them of each
+        //    job.
         let jobs = value.get("jobs").and_then(Value::as_array).into_iter().flatten();
         let mut clusters: Vec<String> = jobs.map(|job| text(job, "/cluster")).collect();
         clusters.push(text(&value, CLUSTER));
@@ -226,7 +234,8 @@ impl Rest {
         // 2. Each with what they are told apart by.
         let rows = job::from_json(&value).map_err(|error| said(status, &error))?;
         let is_named = |user: &str| user.bytes().any(|byte| !byte.is_ascii_digit());
-        let is_whole = |row: &NativeJob| row.id > 0 && is_named(&row.user) && !row.state.text().is_empty();
+        let is_whole =
+            |row: &NativeJob| row.id > 0 && is_named(&row.user) && !row.state.text().is_empty();
         if !rows.iter().all(is_whole) {
             return Err(unexpected("jobs without number, owner or state"));
         }
@@ -237,7 +246,8 @@ impl Rest {
         Ok(Some(Jobs { text, rows }))
     }
 
-    /// All nodes of this cluster. `None` where neither this answer nor one before it says that they are.
+    /// All nodes of this cluster. `None` where neither this answer nor one before it says that they
+    /// are.
     ///
     /// # Errors
     /// As [`Rest::jobs`].
@@ -249,14 +259,16 @@ impl Rest {
         let clusters = if named.is_empty() { Vec::new() } else { vec![named] };
         self.is_of(cluster, &clusters)?;
         let nodes = host::from_json(&value).map_err(|error| said(status, &error))?;
-        let is_whole = |node: &NativeNode| !node.name.is_empty() && !node.state.is_empty() && node.cpus > 0;
+        let is_whole =
+            |node: &NativeNode| !node.name.is_empty() && !node.state.is_empty() && node.cpus > 0;
         match nodes.iter().all(is_whole) {
             true => Ok(self.cluster.get().map(|_| nodes)),
             false => Err(unexpected("nodes without name, state or processors")),
         }
     }
 
-    /// Notes that an answer is of this cluster; it is an error when one of these names is of another.
+    /// Notes that an answer is of this cluster; it is an error when one of these names is of
+    /// another.
     fn is_of(&self, cluster: &str, named: &[String]) -> Result<(), RestError> {
         if let Some(other) = named.iter().find(|name| !name.eq_ignore_ascii_case(cluster)) {
             return Err(RestError::OtherCluster { other: other.clone(), own: cluster.to_owned() });
@@ -274,7 +286,8 @@ impl Rest {
         for path in OPENAPI {
             let (status, body) = self.get(path).await?;
             if status == StatusCode::OK {
-                let document: Value = serde_json::from_slice(&body).map_err(|_| unexpected("no JSON"))?;
+                let document: Value =
+                    serde_json::from_slice(&body).map_err(|_| unexpected("no JSON"))?;
                 let paths = document.get("paths").and_then(Value::as_object).into_iter().flatten();
                 let newest = newest(paths.map(|(path, _)| path.as_str()));
                 return newest.ok_or_else(|| unexpected("an API that lists no jobs"));
@@ -296,7 +309,8 @@ impl Rest {
     async fn connect_and_get(&self, path: &str) -> Result<(StatusCode, Bytes), RestError> {
         match &self.address {
             Address::Socket(socket) => {
-                let stream = UnixStream::connect(socket).await.map_err(|error| self.unreached(error))?;
+                let stream =
+                    UnixStream::connect(socket).await.map_err(|error| self.unreached(error))?;
                 if self.token.is_none() {
                     // Without a token it answers as who runs it.
                     let server = stream.peer_cred().map_err(|error| self.unreached(error))?.uid();
@@ -308,7 +322,8 @@ impl Rest {
                 self.exchange(stream, "localhost", path).await
             }
             Address::Host(host) => {
-                let stream = TcpStream::connect(host).await.map_err(|error| self.unreached(error))?;
+                let stream =
+                    TcpStream::connect(host).await.map_err(|error| self.unreached(error))?;
                 self.exchange(stream, host, path).await
             }
         }
@@ -334,7 +349,8 @@ impl Rest {
         if let Some(Token(token)) = &self.token {
             request = request.header("X-SLURM-USER-TOKEN", token);
         }
-        let request = request.body(Empty::<Bytes>::new()).map_err(|_| unexpected("a path that is none"))?;
+        let request =
+            request.body(Empty::<Bytes>::new()).map_err(|_| unexpected("a path that is none"))?;
         // 2. The head of the answer.
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broke)?;
@@ -356,7 +372,8 @@ impl Rest {
     }
 }
 
-/// Paths of the highest version that lists jobs: `/slurm/v0.0.38/jobs`, in later versions with a slash at its end.
+/// Paths of the highest version that lists jobs: `/slurm/v0.0.38/jobs`, in later versions with a
+/// slash at its end.
 fn newest<'a>(paths: impl Iterator<Item = &'a str>) -> Option<Routes> {
     let version = |path: &'a str| {
         let (version, rest) = path.strip_prefix("/slurm/v")?.split_once('/')?;
@@ -422,8 +439,7 @@ mod tests {
 
     use super::*;
 
-    const JOB: &str =
-        r#"{"job_id": 7, "user_name": "ada", "job_state": "RUNNING", "cluster": "lab", "name": "x"}"#;
+    const JOB: &str = r#"{"job_id": 7, "user_name": "ada", "job_state": "RUNNING", "cluster": "lab", "name": "x"}"#;
 
     /// A server on a socket, which says what `answers` has for a path and keeps what it was asked.
     struct Server {
@@ -444,9 +460,12 @@ mod tests {
                     }
                     let path = head.split(' ').nth(1).unwrap().to_owned();
                     kept.lock().unwrap().push(head);
+                    let said = answers
+                        .iter()
+                        .find(|(known, _)| *known == path)
+                        .map(|(_, said)| said.as_str());
                     let said =
-                        answers.iter().find(|(known, _)| *known == path).map(|(_, said)| said.as_str());
-                    let said = said.unwrap_or("HTTP/1.1 404 NOT FOUND\r\nContent-Length: 4\r\n\r\nnone");
+                        said.unwrap_or("HTTP/1.1 404 NOT FOUND\r\nContent-Length: 4\r\n\r\nnone");
                     let _ = stream.write_all(said.as_bytes()).await;
                     if said.is_empty() {
                         // It keeps the connection, and says nothing.
@@ -459,11 +478,15 @@ mod tests {
 
         /// One of 22.05, whose list of jobs is so.
         fn of(jobs: String) -> Self {
-            Self::new(vec![("/openapi/v3", paths(&["/slurm/v0.0.38/jobs"])), ("/slurm/v0.0.38/jobs", jobs)])
+            Self::new(vec![
+                ("/openapi/v3", paths(&["/slurm/v0.0.38/jobs"])),
+                ("/slurm/v0.0.38/jobs", jobs),
+            ])
         }
 
         fn rest(&self, token: Option<&str>) -> Rest {
-            Rest::new(&format!("unix:{}/rest", self.dir.path().display()), "ada", None, token).unwrap()
+            Rest::new(&format!("unix:{}/rest", self.dir.path().display()), "ada", None, token)
+                .unwrap()
         }
 
         async fn jobs(&self) -> Result<Option<Jobs>, RestError> {
@@ -496,8 +519,12 @@ mod tests {
 
     #[tokio::test]
     async fn the_newest_version_that_the_server_names_is_asked_as_the_user() {
-        let all =
-            ["/slurm/v0.0.9/jobs", "/slurm/v0.0.40/jobs/", "/slurm/v0.0.38/jobs", "/slurm/v0.0.41/nodes/"];
+        let all = [
+            "/slurm/v0.0.9/jobs",
+            "/slurm/v0.0.40/jobs/",
+            "/slurm/v0.0.38/jobs",
+            "/slurm/v0.0.41/nodes/",
+        ];
         let server = Server::new(vec![
             ("/openapi", paths(&all)),
             ("/slurm/v0.0.40/jobs/", list(&[JOB])),
@@ -532,12 +559,15 @@ mod tests {
     async fn what_may_be_of_another_cluster_is_not_believed() {
         let other = Server::of(list(&[JOB, &JOB.replace("lab", "attic")])).jobs().await;
         assert_eq!(message(other), "it is of the cluster attic, not of lab");
-        assert_eq!(Server::of(list(&[])).jobs().await.unwrap(), None, "no job says whose list it is");
+        assert_eq!(
+            Server::of(list(&[])).jobs().await.unwrap(),
+            None,
+            "no job says whose list it is"
+        );
         let named = r#"{"meta": {"slurm": {"cluster": "lab"}}, "jobs": []}"#;
         let named = Server::of(said("200 OK", named)).jobs().await.unwrap();
         assert_eq!(named.unwrap().rows, []);
-        let unknown =
-            r#"{"errors": [{"error_number": 2017, "error": "Invalid job id specified"}], "jobs": []}"#;
+        let unknown = r#"{"errors": [{"error_number": 2017, "error": "Invalid job id specified"}], "jobs": []}"#;
         assert_eq!(Server::of(said("500 INTERNAL ERROR", unknown)).jobs().await.unwrap(), None);
     }
 
@@ -576,12 +606,18 @@ mod tests {
                 said("401 UNAUTHORIZED", "Authentication failure"),
                 "it refused with 401: Authentication failure",
             ),
-            (said("500 INTERNAL ERROR", failed), "it refused with 500: Unable to contact slurm controller"),
+            (
+                said("500 INTERNAL ERROR", failed),
+                "it refused with 500: Unable to contact slurm controller",
+            ),
             (said("200 OK", failed), "it refused with 200: Unable to contact slurm controller"),
             (said("200 OK", "<html>"), "it answered with no JSON"),
             (said("200 OK", r#"{"nodes": []}"#), "it answered with no list of jobs"),
             (list(&[JOB, "{}"]), "it answered with jobs without number, owner or state"),
-            (list(&[&JOB.replace("ada", "1000")]), "it answered with jobs without number, owner or state"),
+            (
+                list(&[&JOB.replace("ada", "1000")]),
+                "it answered with jobs without number, owner or state",
+            ),
             ("SSH-2.0-OpenSSH\r\n".to_owned(), "it answered with no HTTP"),
         ] {
             assert_eq!(message(Server::of(answer.clone()).jobs().await), expected, "{answer}");
@@ -591,7 +627,8 @@ mod tests {
             message(Server::of(cut).jobs().await).contains("cannot reach unix:"),
             "half an answer is none"
         );
-        let without = Server::new(vec![("/openapi/v3", paths(&["/slurm/v0.0.38/nodes", "/slurm/vx/jobs"]))]);
+        let without =
+            Server::new(vec![("/openapi/v3", paths(&["/slurm/v0.0.38/nodes", "/slurm/vx/jobs"]))]);
         assert_eq!(message(without.jobs().await), "it answered with an API that lists no jobs");
         assert_eq!(message(Server::new(vec![]).jobs().await), "it refused with 404: none");
     }

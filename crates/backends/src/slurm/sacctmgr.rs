@@ -1,5 +1,5 @@
-//! Accounts and qualities of service as `sacctmgr` writes and takes them: its dump, its tables, and scripts of its commands. It
-//! says what is written, and not what it means.
+//! Accounts and qualities of service as `sacctmgr` writes and takes them: its dump, its tables, and
+//! scripts of its commands. It says what is written, and not what it means.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ pub struct Entered {
     pub users: BTreeMap<String, Vec<String>>,
     /// A table of accounts named no parents, so that the tree is not known.
     pub is_flat: bool,
-    /// Settings that are not read, such as `GrpSubmit of accounts`, with whose they are and their values.
+    /// Settings that are not read, such as `GrpSubmit of accounts`, with whose they are and their
+    /// values.
     pub unread: BTreeMap<String, Vec<String>>,
 }
 
@@ -90,15 +91,21 @@ const FIELDS: [(&str, &[&str]); 14] = [
 impl Entered {
     /// Reads one text, whichever of them it is; false when it is none.
     pub fn read(&mut self, text: &str) -> bool {
-        let first =
-            text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#')).unwrap_or_default();
-        let heading: Vec<String> = first.split('|').map(|cell| cell.trim().to_ascii_lowercase()).collect();
+        let first = text
+            .lines()
+            .find(|line| !line.trim().is_empty() && !line.starts_with('#'))
+            .unwrap_or_default();
+        let heading: Vec<String> =
+            first.split('|').map(|cell| cell.trim().to_ascii_lowercase()).collect();
         let has = |name: &str| heading.iter().any(|cell| cell == name);
         if first.starts_with("Cluster - ") {
             self.dump(text);
         } else if heading.len() > 1 && has("account") {
             self.associations(text, &heading);
-        } else if heading.len() > 1 && has("name") && (has("preempt") || has("gracetime") || has("grptres")) {
+        } else if heading.len() > 1
+            && has("name")
+            && (has("preempt") || has("gracetime") || has("grptres"))
+        {
             self.qualities(text, &heading);
         } else {
             return self.script(text);
@@ -107,19 +114,28 @@ impl Entered {
     }
 
     /// Notes settings that nothing here reads: of users all of them but their names.
-    fn unread<'a>(&mut self, kind: &str, name: &str, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) {
+    fn unread<'a>(
+        &mut self,
+        kind: &str,
+        name: &str,
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) {
         for (key, value) in pairs {
             let (key, value) = (key.trim(), value.trim());
             let lower = key.to_ascii_lowercase();
-            let known =
-                FIELDS.iter().find(|(_, names)| names.contains(&lower.as_str())).map(|(name, _)| *name);
-            // The user's own list of QOS is who may use what, and the default one is among them.
-            let is_read = known.is_some() && (kind != "users" || matches!(known, Some("qos" | "defaultqos")));
-            let plain = value.trim_end_matches('0').trim_end_matches('.');
-            let is_default = DEFAULTS
+            let known = FIELDS
                 .iter()
-                .any(|(name, default)| *name == known.unwrap_or(&lower) && [value, plain].contains(default));
-            let is_nothing = matches!(value, "" | "-1" | "parent") || value.ends_with("=-1") || is_default;
+                .find(|(_, names)| names.contains(&lower.as_str()))
+                .map(|(name, _)| *name);
+            // The user's own list of QOS is who may use what, and the default one is among them.
+            let is_read =
+                known.is_some() && (kind != "users" || matches!(known, Some("qos" | "defaultqos")));
+            let plain = value.trim_end_matches('0').trim_end_matches('.');
+            let is_default = DEFAULTS.iter().any(|(name, default)| {
+                *name == known.unwrap_or(&lower) && [value, plain].contains(default)
+            });
+            let is_nothing =
+                matches!(value, "" | "-1" | "parent") || value.ends_with("=-1") || is_default;
             if !is_read && !is_nothing && !DESCRIPTIONS.contains(&lower.as_str()) {
                 let of = self.unread.entry(format!("{key} of {kind}")).or_default();
                 of.push(format!("{name} {value}"));
@@ -128,11 +144,16 @@ impl Entered {
     }
 
     fn account(&mut self, name: &str) -> &mut Account {
-        let at = self.accounts.iter().position(|account| account.name == name).unwrap_or_else(|| {
-            let account = Account { name: name.to_owned(), parent: "root".to_owned(), ..Account::default() };
-            self.accounts.push(account);
-            self.accounts.len() - 1
-        });
+        let at =
+            self.accounts.iter().position(|account| account.name == name).unwrap_or_else(|| {
+                let account = Account {
+                    name: name.to_owned(),
+                    parent: "root".to_owned(),
+                    ..Account::default()
+                };
+                self.accounts.push(account);
+                self.accounts.len() - 1
+            });
         &mut self.accounts[at]
     }
 
@@ -151,7 +172,8 @@ impl Entered {
         }
     }
 
-    /// `sacctmgr dump CLUSTER`: `Account - 'vision':Fairshare=2:QOS='a,b'` below the line of its parent.
+    /// `sacctmgr dump CLUSTER`: `Account - 'vision':Fairshare=2:QOS='a,b'` below the line of its
+    /// parent.
     fn dump(&mut self, text: &str) {
         let mut parent = "root".to_owned();
         for line in text.lines() {
@@ -165,7 +187,11 @@ impl Entered {
                     let account = self.account(&name);
                     account.parent.clone_from(&parent);
                     set(&mut account.fields, pairs.iter().filter_map(|pair| pair.split_once('=')));
-                    self.unread("accounts", &name, pairs.iter().filter_map(|pair| pair.split_once('=')));
+                    self.unread(
+                        "accounts",
+                        &name,
+                        pairs.iter().filter_map(|pair| pair.split_once('=')),
+                    );
                 }
                 "User" => {
                     self.user(&name, &parent);
@@ -174,24 +200,34 @@ impl Entered {
                 }
                 // Limits of the root hold for everything.
                 "Cluster" => {
-                    self.unread("users", "the cluster", pairs.iter().filter_map(|pair| pair.split_once('=')));
+                    self.unread(
+                        "users",
+                        "the cluster",
+                        pairs.iter().filter_map(|pair| pair.split_once('=')),
+                    );
                 }
                 _ => {}
             }
         }
     }
 
-    /// `sacctmgr -P show assoc`, with its heading. Without a column of parents the tree is known only where names are indented.
+    /// `sacctmgr -P show assoc`, with its heading. Without a column of parents the tree is known
+    /// only where names are indented.
     fn associations(&mut self, text: &str, heading: &[String]) {
-        let column = |names: &[&str]| heading.iter().position(|cell| names.contains(&cell.as_str()));
-        let (account, user, parent) =
-            (column(&["account"]), column(&["user"]), column(&["parentname", "par name", "parent"]));
+        let column =
+            |names: &[&str]| heading.iter().position(|cell| names.contains(&cell.as_str()));
+        let (account, user, parent) = (
+            column(&["account"]),
+            column(&["user"]),
+            column(&["parentname", "par name", "parent"]),
+        );
         let mut path: Vec<String> = Vec::new();
         let mut is_indented = false;
         for line in text.lines().skip_while(|line| !line.contains('|')).skip(1) {
             let cells: Vec<&str> = line.split('|').collect();
-            let cell =
-                |column: Option<usize>| column.and_then(|at| cells.get(at).copied()).unwrap_or_default();
+            let cell = |column: Option<usize>| {
+                column.and_then(|at| cells.get(at).copied()).unwrap_or_default()
+            };
             let (written, user) = (cell(account), cell(user).trim());
             let name = written.trim();
             if name.is_empty() {
@@ -237,13 +273,18 @@ impl Entered {
         }
     }
 
-    /// Commands, a line each, with or without `sacctmgr` before them; other lines of the script say nothing here.
+    /// Commands, a line each, with or without `sacctmgr` before them; other lines of the script say
+    /// nothing here.
     fn script(&mut self, text: &str) -> bool {
         let mut found = false;
-        for line in text.replace("\\\n", " ").lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+        for line in
+            text.replace("\\\n", " ").lines().map(str::trim).filter(|line| !line.starts_with('#'))
+        {
             let words = outside_quotes(line, char::is_whitespace);
-            let mut words =
-                words.iter().map(String::as_str).filter(|word| !word.is_empty() && !word.starts_with('-'));
+            let mut words = words
+                .iter()
+                .map(String::as_str)
+                .filter(|word| !word.is_empty() && !word.starts_with('-'));
             let mut verb = words.next().unwrap_or_default();
             // The program, or a variable that holds it.
             if verb.ends_with("sacctmgr") || verb.starts_with('$') {
@@ -274,7 +315,9 @@ impl Entered {
             match word.split_once('=') {
                 None if ["set", "where"].contains(&word.to_ascii_lowercase().as_str()) => {}
                 None => names.extend(word.split(',')),
-                Some((key, value)) if ["name", "names"].contains(&key.to_ascii_lowercase().as_str()) => {
+                Some((key, value))
+                    if ["name", "names"].contains(&key.to_ascii_lowercase().as_str()) =>
+                {
                     names.extend(value.split(','));
                 }
                 Some((key, value)) => pairs.push((key.trim_end_matches(['+', '-']), value)),
@@ -418,8 +461,9 @@ User - 'games':DefaultAccount='vision':Fairshare=1
         assert_eq!(tree(&entered), "lab<root vision<lab");
         assert_eq!(entered.accounts[1].fields["grpjobs"], "5");
         assert!(!entered.is_flat);
-        let indented =
-            read("Account|User|Share|\nroot||1|\n lab||3|\n  vision||2|\n  vision|games|1|\n other||1|\n");
+        let indented = read(
+            "Account|User|Share|\nroot||1|\n lab||3|\n  vision||2|\n  vision|games|1|\n other||1|\n",
+        );
         assert_eq!(tree(&indented), "lab<root vision<lab other<root");
         assert!(read("Account|User|Share\nlab||3\nvision||2\n").is_flat);
         let qos = read(
@@ -439,7 +483,10 @@ User - 'games':DefaultAccount='vision':Fairshare=1
         assert_eq!(tree(&entered), "lab<root other<root vision<lab");
         let vision = &entered.accounts[2].fields;
         assert_eq!(vision.get("grptres").map(String::as_str), Some("gres/gpu=8"));
-        assert_eq!((vision.get("grpjobs"), vision.get("qos").map(String::as_str)), (None, Some("own,idle")));
+        assert_eq!(
+            (vision.get("grpjobs"), vision.get("qos").map(String::as_str)),
+            (None, Some("own,idle"))
+        );
         assert_eq!((entered.users["ann"].len(), entered.users["bob"].len()), (2, 1));
         assert!(!Entered::default().read("hello\nworld\n"));
         assert!(!Entered::default().read(""));
@@ -451,7 +498,8 @@ User - 'games':DefaultAccount='vision':Fairshare=1
             let unread = read(text).unread;
             let unread: Vec<(&str, String)> =
                 unread.iter().map(|(what, of)| (what.as_str(), of.join(", "))).collect();
-            let unread: Vec<(&str, &str)> = unread.iter().map(|(what, of)| (*what, of.as_str())).collect();
+            let unread: Vec<(&str, &str)> =
+                unread.iter().map(|(what, of)| (*what, of.as_str())).collect();
             assert_eq!(unread, expected, "{text}");
         };
         check(DUMP, &[]);
@@ -468,7 +516,11 @@ User - 'games':DefaultAccount='vision':Fairshare=1
         check(
             "Name|Priority|GraceTime|Preempt|PreemptMode|UsageFactor|MaxJobsPU|GrpWall|\na|10|00:00:00||cluster|1.000000|4||\n\
              b|0|00:00:00|||2.000000|||\n",
-            &[("maxjobspu of QOS", "a 4"), ("priority of QOS", "a 10"), ("usagefactor of QOS", "b 2.000000")],
+            &[
+                ("maxjobspu of QOS", "a 4"),
+                ("priority of QOS", "a 10"),
+                ("usagefactor of QOS", "b 2.000000"),
+            ],
         );
         check(
             "Account|ParentName|User|Partition|Share|MaxJobs|GrpSubmit\na|root|||1|3|7\na||ann|gpu|1||\n",

@@ -1,6 +1,7 @@
-//! Reads the queue as `squeue --Format` prints it (Slurm 20.11 and later) and the devices of jobs as `scontrol --details show job`
-//! does. Lines cost a small part of what Slurm's JSON costs: 1,500 jobs take squeue 0.03 s in this form and 4 s as JSON.
-//! An answer that cannot be read is an error and never an empty queue.
+//! Reads the queue as `squeue --Format` prints it (Slurm 20.11 and later) and the devices of jobs
+//! as `scontrol --details show job` does. Lines cost a small part of what Slurm's JSON costs: 1,500
+//! jobs take squeue 0.03 s in this form and 4 s as JSON. An answer that cannot be read is an error
+//! and never an empty queue.
 
 use super::job::{NativeJob, SEPARATOR, epoch, given, limit_of};
 use super::state::{ExitStatus, NativeState};
@@ -44,7 +45,8 @@ const FIELDS: [&str; 27] = [
 #[error("squeue printed what is no row of the queue: `{0}`")]
 pub struct Unreadable(String);
 
-/// Returns the argument of `squeue --Format` that [`read`] reads. A field with a suffix and no width is printed whole.
+/// Returns the argument of `squeue --Format` that [`read`] reads. A field with a suffix and no
+/// width is printed whole.
 #[must_use]
 pub fn format() -> String {
     let mut format = FIELDS.join(&format!(":{SEPARATOR},"));
@@ -55,9 +57,15 @@ pub fn format() -> String {
 /// True when squeue refused the format: the field or the suffix is newer than it.
 #[must_use]
 pub fn is_unknown_format(message: &str) -> bool {
-    ["Invalid job format", "Invalid field", "unrecognized option", "invalid option", "Invalid option"]
-        .iter()
-        .any(|words| message.contains(words))
+    [
+        "Invalid job format",
+        "Invalid field",
+        "unrecognized option",
+        "invalid option",
+        "Invalid option",
+    ]
+    .iter()
+    .any(|words| message.contains(words))
 }
 
 /// Reads rows of `squeue --noheader --Format` with [`format()`], times in seconds.
@@ -82,7 +90,9 @@ fn row(text: &str) -> Option<NativeJob> {
         Some(fields[at]).filter(|text| *text != "(null)").unwrap_or_default().to_owned()
     };
     // NO_VAL, 2^32 - 2, and INFINITE stand for nothing (slurm/slurm.h).
-    let count = |name: &str| at(name).parse::<u32>().ok().filter(|count| *count < u32::MAX - 1).unwrap_or(0);
+    let count = |name: &str| {
+        at(name).parse::<u32>().ok().filter(|count| *count < u32::MAX - 1).unwrap_or(0)
+    };
     let tasks = at("ArrayTaskID");
     let (nodes, tres) = (at("NodeList"), at("tres-alloc").to_owned());
     let number = |name: &str| at(name).parse::<u64>().ok();
@@ -90,7 +100,9 @@ fn row(text: &str) -> Option<NativeJob> {
         id: number("JobID")?,
         array: number("ArrayJobID").filter(|_| !tasks.is_empty()),
         array_tasks: tasks.to_owned(),
-        component: number("HetJobID").filter(|first| *first > 0).zip(at("HetJobOffset").parse().ok()),
+        component: number("HetJobID")
+            .filter(|first| *first > 0)
+            .zip(at("HetJobOffset").parse().ok()),
         name: exact("Name"),
         user: at("UserName").to_owned(),
         account: at("Account").to_owned(),
@@ -125,8 +137,9 @@ fn exit(text: &str) -> ExitStatus {
     ExitStatus::parse(text).or_else(|| text.parse().ok().map(raw)).unwrap_or_default()
 }
 
-/// Reads which devices jobs hold on which nodes from `scontrol --oneliner --details show job`: the number of the job, with folded names of
-/// nodes and what each of these has, `node[1-2]` and `gpu:h100:2(IDX:0-1)`.
+/// Reads which devices jobs hold on which nodes from `scontrol --oneliner --details show job`: the
+/// number of the job, with folded names of nodes and what each of these has, `node[1-2]` and
+/// `gpu:h100:2(IDX:0-1)`.
 #[must_use]
 pub fn devices(text: &str) -> Vec<(u64, Vec<(String, String)>)> {
     let job = |line: &str| {
@@ -137,7 +150,9 @@ pub fn devices(text: &str) -> Vec<(u64, Vec<(String, String)>)> {
         for word in details.split(' ') {
             if let Some(nodes) = word.strip_prefix("Nodes=") {
                 held.push((nodes.to_owned(), String::new()));
-            } else if let (Some(gres), Some((_, last))) = (word.strip_prefix("GRES="), held.last_mut()) {
+            } else if let (Some(gres), Some((_, last))) =
+                (word.strip_prefix("GRES="), held.last_mut())
+            {
                 gres.clone_into(last);
             } else if word.starts_with("MinCPUsNode=") {
                 break;
@@ -185,7 +200,11 @@ mod tests {
             "/tmp",
         ];
         let value = |(field, given): (&&str, &&str)| {
-            replaced.iter().find(|(name, _)| name == field).map_or(*given, |(_, value)| value).to_owned()
+            replaced
+                .iter()
+                .find(|(name, _)| name == field)
+                .map_or(*given, |(_, value)| value)
+                .to_owned()
         };
         let fields: Vec<String> = FIELDS.iter().zip(&given).map(value).collect();
         format!("{}{ROW_END}\n", fields.join(&SEPARATOR.to_string()))
@@ -198,13 +217,23 @@ mod tests {
     #[test]
     fn a_job_an_array_and_a_component_are_read() {
         let job = one(&[]);
-        assert_eq!((job.job(), job.muster_id(), job.node_count, job.tasks), (53_800_008, Some("ab1"), 2, 4));
+        assert_eq!(
+            (job.job(), job.muster_id(), job.node_count, job.tasks),
+            (53_800_008, Some("ab1"), 2, 4)
+        );
         assert_eq!((NativeJob::gpus_of(&job.tres_held), job.restarts, job.priority), (4, 1, 3541));
         assert_eq!(job.time_limit, limit_of("30:00"));
-        let waits =
-            [("ArrayTaskID", "3-9%2"), ("State", "PENDING"), ("NodeList", ""), ("NumTasks", "4294967294")];
+        let waits = [
+            ("ArrayTaskID", "3-9%2"),
+            ("State", "PENDING"),
+            ("NodeList", ""),
+            ("NumTasks", "4294967294"),
+        ];
         let array = one(&waits);
-        assert_eq!((array.array, array.array_tasks.as_str(), array.tasks), (Some(53_800_008), "3-9%2", 0));
+        assert_eq!(
+            (array.array, array.array_tasks.as_str(), array.tasks),
+            (Some(53_800_008), "3-9%2", 0)
+        );
         assert_eq!((array.tres_held.as_str(), NativeJob::gpus_of(&array.tres_asked)), ("", 4));
         let part = one(&[("HetJobID", "53800002"), ("HetJobOffset", "1")]);
         assert_eq!((part.component, part.job()), (Some((53_800_002, 1)), 53_800_002));
@@ -214,15 +243,22 @@ mod tests {
     fn names_may_be_any_text_and_an_exit_has_two_forms() {
         let rows = read(&(sample(&[("Name", "a b\nc")]) + &sample(&[("Name", "N/A")]))).unwrap();
         assert_eq!(rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["a b\nc", "N/A"]);
-        assert_eq!((one(&[("exit_code", "768")]).exit.code, one(&[("exit_code", "9")]).exit.signal), (3, 9));
+        assert_eq!(
+            (one(&[("exit_code", "768")]).exit.code, one(&[("exit_code", "9")]).exit.signal),
+            (3, 9)
+        );
         assert_eq!(one(&[("exit_code", "3:0")]).exit.code, 3);
     }
 
     #[test]
     fn what_is_no_queue_is_an_error_and_not_an_empty_queue() {
         assert_eq!(read(""), Ok(Vec::new()));
-        for text in ["JOBID NAME\n", "{\"jobs\": []}", &sample(&[("JobID", "x")]), &sample(&[("State", "")])]
-        {
+        for text in [
+            "JOBID NAME\n",
+            "{\"jobs\": []}",
+            &sample(&[("JobID", "x")]),
+            &sample(&[("State", "")]),
+        ] {
             assert!(read(text).is_err(), "{text}");
         }
         let cut = sample(&[]).replacen(SEPARATOR, " ", 1);
@@ -231,7 +267,11 @@ mod tests {
 
     #[test]
     fn a_job_that_is_held_after_a_failed_launch_is_held() {
-        let held = one(&[("State", "PENDING"), ("NodeList", ""), ("Reason", "launch failed requeued held")]);
+        let held = one(&[
+            ("State", "PENDING"),
+            ("NodeList", ""),
+            ("Reason", "launch failed requeued held"),
+        ]);
         assert!(held.is_held() && !one(&[("Reason", "Resources")]).is_held());
     }
 
@@ -240,7 +280,8 @@ mod tests {
         let line = "JobId=8 JobName=x Nodes=n9 GRES=gpu:1(IDX:7) Socks/Node=* CoreSpec=* JOB_GRES=gpu:h100:4   Nodes=node2 CPU_IDs=0-1,32 \
                     Mem=100 GRES=gpu:h100:2(IDX:0-1)   Nodes=node[4-5] CPU_IDs=0 Mem=100 GRES=gpu:h100:2(IDX:2-3) MinCPUsNode=1 GRES=no\n";
         let held = |nodes: &str, gres: &str| (nodes.to_owned(), gres.to_owned());
-        let expected = vec![held("node2", "gpu:h100:2(IDX:0-1)"), held("node[4-5]", "gpu:h100:2(IDX:2-3)")];
+        let expected =
+            vec![held("node2", "gpu:h100:2(IDX:0-1)"), held("node[4-5]", "gpu:h100:2(IDX:2-3)")];
         assert_eq!(devices(line), [(8, expected)]);
     }
 }

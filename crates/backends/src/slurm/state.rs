@@ -1,5 +1,6 @@
-//! Slurm's job states as Muster's: every one is told apart, and what Slurm may add later stays itself. A base state and its
-//! flags come as one word or as several, by version and program (squeue(1), JOB STATE CODES; sacct(1)).
+//! Slurm's job states as Muster's: every one is told apart, and what Slurm may add later stays
+//! itself. A base state and its flags come as one word or as several, by version and program
+//! (squeue(1), JOB STATE CODES; sacct(1)).
 
 use std::sync::Arc;
 
@@ -90,7 +91,8 @@ impl NativeState {
         Self { words: words.filter(|word| !word.is_empty()).collect() }
     }
 
-    /// The same, of a job that the accounting has so and the controller does not know: what sacctmgr calls a runaway job.
+    /// The same, of a job that the accounting has so and the controller does not know: what
+    /// sacctmgr calls a runaway job.
     #[must_use]
     pub fn runaway(mut self) -> Self {
         self.words.push(RUNAWAY.to_owned());
@@ -124,7 +126,9 @@ impl NativeState {
             // It has ended and comes again.
             (_, Some(state @ (State::Pending | State::Held))) => state,
             (Some(State::Running), Some(state)) => state,
-            (Some(State::Pending), Some(State::Failed)) | (Some(State::Pending), None) if is_held => {
+            (Some(State::Pending), Some(State::Failed)) | (Some(State::Pending), None)
+                if is_held =>
+            {
                 State::Held
             }
             (Some(base), _) => base,
@@ -133,7 +137,8 @@ impl NativeState {
         }
     }
 
-    /// How it ended; `None` for what has not. `by` is who cancelled it, where that is known, `reason` Slurm's word for why.
+    /// How it ended; `None` for what has not. `by` is who cancelled it, where that is known,
+    /// `reason` Slurm's word for why.
     #[must_use]
     pub fn outcome(&self, exit: ExitStatus, by: Option<&str>, reason: &str) -> Option<Outcome> {
         let native = |says: &str, code: i32| {
@@ -143,9 +148,13 @@ impl NativeState {
             return None;
         }
         if self.has(RUNAWAY) {
-            return native("its accounting was never closed, and the controller does not know it", 125);
+            return native(
+                "its accounting was never closed, and the controller does not know it",
+                125,
+            );
         }
-        let word = STATES.iter().map(|(word, _)| *word).find(|word| self.has(word)).unwrap_or_default();
+        let word =
+            STATES.iter().map(|(word, _)| *word).find(|word| self.has(word)).unwrap_or_default();
         match word {
             "COMPLETED" => Some(Outcome::Succeeded),
             "TIMEOUT" => Some(Outcome::TimedOut),
@@ -154,7 +163,9 @@ impl NativeState {
                 None => native("cancelled", 130),
             },
             // It never ran, and what stands for its exit is Slurm's own.
-            "FAILED" if NEVER_RAN.contains(&reason) => native(&super::reason::sentence(reason), 125),
+            "FAILED" if NEVER_RAN.contains(&reason) => {
+                native(&super::reason::sentence(reason), 125)
+            }
             "FAILED" if exit.signal > 0 => {
                 native(&format!("ended by signal {}", exit.signal), exit.shell_code())
             }
@@ -213,8 +224,11 @@ mod tests {
     #[test]
     fn ends_are_told_apart_in_words_and_codes() {
         let end = |words: &str, code, signal| {
-            let outcome =
-                NativeState::new([words]).outcome(ExitStatus { code, signal }, None, "NonZeroExitCode")?;
+            let outcome = NativeState::new([words]).outcome(
+                ExitStatus { code, signal },
+                None,
+                "NonZeroExitCode",
+            )?;
             Some((outcome.to_string(), outcome.exit_code()))
         };
         let said = |text: &str, code| Some((text.to_owned(), code));
@@ -227,10 +241,14 @@ mod tests {
         assert_eq!(end("OUT_OF_MEMORY", 0, 125), said("ran out of memory", 137));
         assert_eq!(end("NODE_FAIL", 1, 0), said("one of its nodes failed", 125));
         assert_eq!(end("CANCELLED by 0", 0, 15), said("cancelled", 130));
-        let by = NativeState::new(["CANCELLED by 0"]).outcome(ExitStatus::default(), Some("root"), "");
+        let by =
+            NativeState::new(["CANCELLED by 0"]).outcome(ExitStatus::default(), Some("root"), "");
         assert_eq!(by, Some(Outcome::Cancelled { by: "root".into() }));
-        let never =
-            NativeState::new(["FAILED"]).outcome(ExitStatus { code: 1, signal: 0 }, None, "BadConstraints");
+        let never = NativeState::new(["FAILED"]).outcome(
+            ExitStatus { code: 1, signal: 0 },
+            None,
+            "BadConstraints",
+        );
         assert_eq!(
             never.map(|end| end.to_string()),
             Some("no nodes can ever satisfy what it asks for".to_owned())

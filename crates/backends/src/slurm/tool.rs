@@ -1,4 +1,5 @@
-//! Runs Slurm's programs. Every call has a deadline: a controller that does not answer must not hang its user.
+//! Runs Slurm's programs. Every call has a deadline: a controller that does not answer must not
+//! hang its user.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -40,8 +41,8 @@ pub enum ToolError {
     },
 }
 
-/// Words of Slurm's programs when a daemon does not answer, or munge does not vouch for them: slurm_errno.c, and what 22.05 printed with
-/// slurmctld, slurmdbd and munged down.
+/// Words of Slurm's programs when a daemon does not answer, or munge does not vouch for them:
+/// slurm_errno.c, and what 22.05 printed with slurmctld, slurmdbd and munged down.
 const SILENCE: [&str; 14] = [
     "Unable to contact",
     "timed out",
@@ -60,7 +61,8 @@ const SILENCE: [&str; 14] = [
 ];
 
 impl ToolError {
-    /// True when nothing was answered: whether a request arrived is not known, and it may be answered later.
+    /// True when nothing was answered: whether a request arrived is not known, and it may be
+    /// answered later.
     #[must_use]
     pub fn is_silence(&self) -> bool {
         match self {
@@ -111,7 +113,8 @@ impl Tools {
         Self { folder: Some(folder), ..self }
     }
 
-    /// The same, asking as who runs them also where there is a token for slurmrestd: one that has expired stops nobody.
+    /// The same, asking as who runs them also where there is a token for slurmrestd: one that has
+    /// expired stops nobody.
     #[must_use]
     pub fn without_token(self) -> Self {
         Self { without_token: true, ..self }
@@ -152,7 +155,12 @@ impl Tools {
     ///
     /// # Errors
     /// As [`Tools::output`].
-    pub async fn without(&self, names: &[String], program: &str, args: &[&str]) -> Result<String, ToolError> {
+    pub async fn without(
+        &self,
+        names: &[String],
+        program: &str,
+        args: &[&str],
+    ) -> Result<String, ToolError> {
         self.run(names, program, args, false).await
     }
 
@@ -182,7 +190,10 @@ impl Tools {
         command.args(args).kill_on_drop(true);
         // sbatch hands its environment on to the job, in which times and words are the user's.
         if program != SBATCH {
-            command.env("SLURM_TIME_FORMAT", TIME_FORMAT).env("SLURM_BITSTR_LEN", "0").env("LC_ALL", "C");
+            command
+                .env("SLURM_TIME_FORMAT", TIME_FORMAT)
+                .env("SLURM_BITSTR_LEN", "0")
+                .env("LC_ALL", "C");
         }
         for name in names.iter().map(String::as_str).chain(self.without_token.then_some(TOKEN)) {
             command.env_remove(name);
@@ -207,7 +218,8 @@ impl Tools {
     }
 }
 
-/// `sbatch: error: Batch job submission failed: Invalid account` without what stands before every line.
+/// `sbatch: error: Batch job submission failed: Invalid account` without what stands before every
+/// line.
 fn said(program: &str, stderr: &str) -> String {
     let prefix = format!("{program}: ");
     let lines = stderr.lines().map(|line| line.strip_prefix(&prefix).unwrap_or(line));
@@ -223,7 +235,8 @@ mod tests {
     async fn a_program_is_heard_or_its_refusal_is() {
         let tools = Tools::new();
         assert_eq!(tools.output("printf", &["text"]).await.unwrap(), "text");
-        let refused = tools.output("sh", &["-c", "echo 'sh: error: no such account' >&2; exit 3"]).await;
+        let refused =
+            tools.output("sh", &["-c", "echo 'sh: error: no such account' >&2; exit 3"]).await;
         assert!(
             matches!(&refused, Err(ToolError::Failed { message, code: Some(3), .. }) if message == "no such account")
         );

@@ -1,7 +1,9 @@
-//! What sbatch reads from its environment, as a table, and which option of a script each variable would overrule.
+//! What sbatch reads from its environment, as a table, and which option of a script each variable
+//! would overrule.
 
-/// Variables by which sbatch takes options from its environment, by long name: those of sbatch(1), INPUT ENVIRONMENT VARIABLES, of
-/// 22.05, and those that its program has beside them. They would overrule what stands in a script.
+/// Variables by which sbatch takes options from its environment, by long name: those of sbatch(1),
+/// INPUT ENVIRONMENT VARIABLES, of 22.05, and those that its program has beside them. They would
+/// overrule what stands in a script.
 const VARIABLES: &[(&str, &str)] = &[
     ("account", "SBATCH_ACCOUNT"),
     ("acctg-freq", "SBATCH_ACCTG_FREQ"),
@@ -93,8 +95,14 @@ mod tests {
         let check = |options: &[&str], expected: &[&str]| assert_eq!(overruling(options), expected);
         check(&["time", "qos"], &["SBATCH_QOS", "SBATCH_TIMELIMIT"]);
         check(&["requeue"], &["SBATCH_NO_REQUEUE", "SBATCH_REQUEUE"]);
-        check(&["mem-per-gpu"], &["SBATCH_MEM_PER_NODE", "SBATCH_MEM_PER_CPU", "SBATCH_MEM_PER_GPU"]);
-        check(&["clusters", "hint"], &["SBATCH_CLUSTERS", "SLURM_CLUSTERS", "SBATCH_HINT", "SLURM_HINT"]);
+        check(
+            &["mem-per-gpu"],
+            &["SBATCH_MEM_PER_NODE", "SBATCH_MEM_PER_CPU", "SBATCH_MEM_PER_GPU"],
+        );
+        check(
+            &["clusters", "hint"],
+            &["SBATCH_CLUSTERS", "SLURM_CLUSTERS", "SBATCH_HINT", "SLURM_HINT"],
+        );
         check(&["nodes"], &[]);
     }
 }

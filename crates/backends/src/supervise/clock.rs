@@ -1,5 +1,5 @@
-//! Deadlines on boot time: the clock that only moves forward and also counts suspension, so neither a changed
-//! wall clock nor a suspended machine bends a time limit.
+//! Deadlines on boot time: the clock that only moves forward and also counts suspension, so neither
+//! a changed wall clock nor a suspended machine bends a time limit.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,7 +26,10 @@ pub(super) struct Alarm {
 impl Alarm {
     /// A timer without a deadline.
     pub(super) fn new() -> io::Result<Self> {
-        let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        let timer = timerfd_create(
+            TimerfdClockId::Boottime,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
         Ok(Self { timer, set_to: None })
     }
 

@@ -1,4 +1,5 @@
-//! Connections to the daemon: the one the supervisor was born with, and those made to its socket later.
+//! Connections to the daemon: the one the supervisor was born with, and those made to its socket
+//! later.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -17,9 +18,11 @@ pub(super) enum Incoming {
     Command(ToSupervisor),
     /// A daemon connected and wants to know the present stage.
     Greeted,
-    /// Somebody says for the task that its progress is saved: where that is answered, and the label.
+    /// Somebody says for the task that its progress is saved: where that is answered, and the
+    /// label.
     Saved(UnixStream, String),
-    /// A terminal wants a session: its connection, what it wants, and what it already sent after that.
+    /// A terminal wants a session: its connection, what it wants, and what it already sent after
+    /// that.
     Terminal(UnixStream, Hello, Vec<u8>),
 }
 
@@ -59,8 +62,8 @@ impl Links {
         }
     }
 
-    /// Takes what waits at the listener. The socket lies in a directory of this user; root is the daemon of
-    /// system mode. Nobody else is heard.
+    /// Takes what waits at the listener. The socket lies in a directory of this user; root is the
+    /// daemon of system mode. Nobody else is heard.
     pub(super) fn accept(&mut self, listener: &UnixListener) {
         while let Ok((stream, _)) = listener.accept() {
             let own = rustix::process::geteuid();
@@ -114,13 +117,16 @@ impl Links {
                 }
                 Ok(Hello::Saved { label }) => {
                     link.is_open = false;
-                    incoming.extend(link.handed_over().map(|stream| Incoming::Saved(stream, label)));
+                    incoming
+                        .extend(link.handed_over().map(|stream| Incoming::Saved(stream, label)));
                     break;
                 }
                 Ok(hello @ Hello::Terminal { .. }) => {
                     let rest = std::mem::take(&mut link.lines).into_rest();
                     link.is_open = false;
-                    incoming.extend(link.handed_over().map(|stream| Incoming::Terminal(stream, hello, rest)));
+                    incoming.extend(
+                        link.handed_over().map(|stream| Incoming::Terminal(stream, hello, rest)),
+                    );
                     break;
                 }
                 Err(_) => link.is_open = false,
@@ -129,7 +135,8 @@ impl Links {
         incoming
     }
 
-    /// Takes every command that has arrived, and drops connections that are no daemon's: their task is over.
+    /// Takes every command that has arrived, and drops connections that are no daemon's: their task
+    /// is over.
     pub(super) fn commands(&mut self) -> Vec<ToSupervisor> {
         self.keep_daemons();
         let incoming = (0..self.links.len()).flat_map(|index| self.read(index)).collect::<Vec<_>>();

@@ -1,8 +1,9 @@
 //! Stage two of a task: becomes the user's program.
 //!
-//! It is started during Prepare and does everything but the exec, then waits at the gate for Go. What it is told
-//! comes through the gate (its standard input) and never through its own environment: as root it must not run with
-//! variables that a user chose. Identity changes before any path that a user named is touched.
+//! It is started during Prepare and does everything but the exec, then waits at the gate for Go.
+//! What it is told comes through the gate (its standard input) and never through its own
+//! environment: as root it must not run with variables that a user chose. Identity changes before
+//! any path that a user named is touched.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -42,7 +43,8 @@ pub struct ExecPlan {
     pub identity: Option<Identity>,
     /// Groups to join.
     pub cgroup: CgroupPlan,
-    /// The task's own inclination to be taken when memory runs out, where the supervisor's was lowered.
+    /// The task's own inclination to be taken when memory runs out, where the supervisor's was
+    /// lowered.
     pub oom_score_adj: Option<i32>,
     /// Soft limit of open files.
     pub open_files: Option<u64>,
@@ -55,7 +57,8 @@ pub(super) const OOM_FILE: &str = "/proc/self/oom_score_adj";
 
 /// Said by stage two when all that is left is to execute; anything else it says is why it cannot.
 pub const READY: &str = "ready";
-/// What a reason begins with that will be the same at every try: the program does not exist, or may not be executed.
+/// What a reason begins with that will be the same at every try: the program does not exist, or may
+/// not be executed.
 pub const IMPOSSIBLE: &str = "impossible: ";
 /// Said to stage two.
 pub const GO: &str = "go";
@@ -85,7 +88,8 @@ pub fn run() -> ExitCode {
     line.clear();
     match said.read_line(&mut line) {
         Ok(_) if line.trim_end() == GO => {}
-        // The supervisor is gone or dropped the task: nothing was run, and nobody is there to hear it.
+        // The supervisor is gone or dropped the task: nothing was run, and nobody is there to hear
+        // it.
         _ => return ExitCode::from(2),
     }
     let error = end_by_signals().err().unwrap_or_else(|| program.exec());
@@ -99,8 +103,8 @@ pub fn run() -> ExitCode {
     ExitCode::from(126)
 }
 
-/// Signals that were ignored where the daemon was started, as `nohup` and the `&` of a script have it, end the program again:
-/// what is handled here is as usual once it is executed.
+/// Signals that were ignored where the daemon was started, as `nohup` and the `&` of a script have
+/// it, end the program again: what is handled here is as usual once it is executed.
 fn end_by_signals() -> std::io::Result<()> {
     if !is_any_ignored(&[Signal::HUP, Signal::INT, Signal::QUIT]) {
         return Ok(());
@@ -139,7 +143,8 @@ impl Unready {
     }
 }
 
-/// True for errors that do not pass: there is no such program, it may not be executed, or it is none.
+/// True for errors that do not pass: there is no such program, it may not be executed, or it is
+/// none.
 fn is_lasting(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied};
     matches!(error.kind(), NotFound | PermissionDenied | NotADirectory | IsADirectory)
@@ -168,21 +173,25 @@ fn prepare(plan: &ExecPlan) -> Result<Program, Unready> {
     plan.cgroup.join().map_err(|error| format!("cannot join the control group: {error}"))?;
     rustix::process::setsid().map_err(|error| format!("cannot start a session: {error}"))?;
     let stdin = if plan.terminal {
-        let terminal = std::io::stdout().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
+        let terminal =
+            std::io::stdout().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
         rustix::process::ioctl_tiocsctty(&terminal)
             .map_err(|error| format!("cannot take the terminal: {error}"))?;
         terminal
     } else {
         File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?.into()
     };
-    rustix::stdio::dup2_stdin(&stdin).map_err(|error| format!("cannot set standard input: {error}"))?;
+    rustix::stdio::dup2_stdin(&stdin)
+        .map_err(|error| format!("cannot set standard input: {error}"))?;
 
     if let Some(adjustment) = plan.oom_score_adj {
-        std::fs::write(OOM_FILE, adjustment.to_string()).map_err(|error| format!("{OOM_FILE}: {error}"))?;
+        std::fs::write(OOM_FILE, adjustment.to_string())
+            .map_err(|error| format!("{OOM_FILE}: {error}"))?;
     }
     if let Some(soft) = plan.open_files {
         let limit = Rlimit { current: Some(soft), ..getrlimit(Resource::Nofile) };
-        setrlimit(Resource::Nofile, limit).map_err(|error| format!("cannot limit open files: {error}"))?;
+        setrlimit(Resource::Nofile, limit)
+            .map_err(|error| format!("cannot limit open files: {error}"))?;
     }
 
     // 2. Become the user, for good.
@@ -190,20 +199,23 @@ fn prepare(plan: &ExecPlan) -> Result<Program, Unready> {
         check_account(identity)?;
         become_user(identity)?;
     }
-    // Cleared by a change of identity, so it is set after it: if the supervisor is killed, so is the task.
+    // Cleared by a change of identity, so it is set after it: if the supervisor is killed, so is
+    // the task.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
 
     // 3. As the user: everything that a user names.
     rustix::process::umask(Mode::from_raw_mode(plan.umask & 0o777));
-    std::env::set_current_dir(&plan.workdir)
-        .map_err(|error| format!("cannot enter the working directory {}: {error}", plan.workdir.display()))?;
+    std::env::set_current_dir(&plan.workdir).map_err(|error| {
+        format!("cannot enter the working directory {}: {error}", plan.workdir.display())
+    })?;
     let mut program = resolve(&plan.command, plan.env.get("PATH").map(String::as_str))?;
     write_to(&plan.files)?;
     program.env_clear().envs(&plan.env);
     Ok(program)
 }
 
-/// Directs standard output and error to the files that the user named. Called as the user, in its working directory.
+/// Directs standard output and error to the files that the user named. Called as the user, in its
+/// working directory.
 fn write_to(files: &OutputFiles) -> Result<(), Unready> {
     let output = files.output.as_deref().map(open_output).transpose()?;
     let error = files.error.as_deref().map(open_output).transpose()?;
@@ -220,12 +232,14 @@ fn write_to(files: &OutputFiles) -> Result<(), Unready> {
 
 /// Opens a file that output is appended to, and makes it with its folders where it is not there.
 fn open_output(path: &str) -> Result<OwnedFd, Unready> {
-    let failed = |error: &std::io::Error| unready(&format!("cannot write the output into {path}"), error);
+    let failed =
+        |error: &std::io::Error| unready(&format!("cannot write the output into {path}"), error);
     if let Some(folder) = Path::new(path).parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
     }
     // Without O_NONBLOCK a pipe that nobody reads would hold the task here.
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o666))
         .map_err(|error| failed(&error.into()))?;
     let status = rustix::fs::fstat(&file).map_err(|error| failed(&error.into()))?;
@@ -239,8 +253,8 @@ fn open_output(path: &str) -> Result<OwnedFd, Unready> {
     Ok(file)
 }
 
-/// Checks that name and number of the submitter still belong together. Each is given away again once an account was deleted,
-/// and then nothing of the former owner's may run as the new one.
+/// Checks that name and number of the submitter still belong together. Each is given away again
+/// once an account was deleted, and then nothing of the former owner's may run as the new one.
 fn check_account(identity: &Identity) -> Result<(), Unready> {
     let Identity { user, uid, .. } = identity;
     let found = User::from_uid(Uid::from_raw(*uid))
@@ -260,8 +274,10 @@ fn check_account(identity: &Identity) -> Result<(), Unready> {
 
 /// Supplementary groups, group, user; then proof that there is no way back.
 fn become_user(identity: &Identity) -> Result<(), String> {
-    let failed = |what: &str, error: nix::Error| format!("cannot {what} as {}: {error}", identity.user);
-    let name = CString::new(identity.user.as_str()).map_err(|_| "user name with a NUL byte".to_owned())?;
+    let failed =
+        |what: &str, error: nix::Error| format!("cannot {what} as {}: {error}", identity.user);
+    let name =
+        CString::new(identity.user.as_str()).map_err(|_| "user name with a NUL byte".to_owned())?;
     let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
     initgroups(&name, gid).map_err(|error| failed("set groups", error))?;
     setgid(gid).map_err(|error| failed("set the group", error))?;
@@ -294,8 +310,8 @@ fn resolve(command: &Command, path: Option<&str>) -> Result<Program, Unready> {
     }
 }
 
-/// Runs a script by the interpreter that its first line names, as the kernel would: one optional argument, then
-/// the script, which lies in memory and in no directory.
+/// Runs a script by the interpreter that its first line names, as the kernel would: one optional
+/// argument, then the script, which lies in memory and in no directory.
 fn interpret(text: &str, line: &str) -> Result<Program, Unready> {
     let line = line.trim();
     let (interpreter, argument) = match line.split_once([' ', '\t']) {
@@ -309,7 +325,8 @@ fn interpret(text: &str, line: &str) -> Result<Program, Unready> {
         .map_err(|error| format!("cannot hold the script in memory: {error}"))?;
     let number = memory.as_raw_fd();
     let mut file = File::from(memory);
-    file.write_all(text.as_bytes()).map_err(|error| format!("cannot hold the script in memory: {error}"))?;
+    file.write_all(text.as_bytes())
+        .map_err(|error| format!("cannot hold the script in memory: {error}"))?;
     let mut program = Program::new(interpreter);
     program.args(argument).arg(format!("/proc/self/fd/{number}"));
     // Stays open until the exec; the process image is replaced with it.
@@ -380,7 +397,8 @@ mod tests {
     fn scripts_run_by_sh_or_by_their_first_line() {
         let plain = resolve(&Command::Script("echo hi".into()), None).unwrap();
         assert_eq!(plain.get_program(), "/bin/sh");
-        let env = resolve(&Command::Script("#!/usr/bin/env -S sh -e\nexit 3\n".into()), None).unwrap();
+        let env =
+            resolve(&Command::Script("#!/usr/bin/env -S sh -e\nexit 3\n".into()), None).unwrap();
         assert_eq!(env.get_program(), "/usr/bin/env");
         assert_eq!(env.get_args().next().unwrap(), "-S sh -e");
         assert!(resolve(&Command::Script("#!/nowhere/python\n".into()), None).is_err());

@@ -60,7 +60,8 @@ pub(super) fn terminate(supervisor: &Supervisor) {
     }
 }
 
-/// One round of killing. Without a cgroup, everything is stopped first so that nothing forks away meanwhile.
+/// One round of killing. Without a cgroup, everything is stopped first so that nothing forks away
+/// meanwhile.
 pub(super) fn kill_round(supervisor: &Supervisor) {
     let cgroup = &supervisor.order.cgroup;
     if cgroup.can_kill() && !cgroup.kill_round() {
@@ -84,8 +85,9 @@ pub(super) fn remove_groups(cgroup: &CgroupPlan) {
     });
 }
 
-/// What the end of the main process is called. A stop or a time-out that was under way explains it whatever its
-/// status; memory explains every status but success, because the program's other processes are killed too.
+/// What the end of the main process is called. A stop or a time-out that was under way explains it
+/// whatever its status; memory explains every status but success, because the program's other
+/// processes are killed too.
 pub(super) fn exit_of(died: Died, ending: Option<Why>, oom_kills: u64) -> TaskExit {
     match (ending, died) {
         (Some(Why::Stop), _) => TaskExit::Stopped,

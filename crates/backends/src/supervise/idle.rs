@@ -1,6 +1,7 @@
-//! Does the task do anything? What counts is CPU time of its processes, keys typed into its terminals, and, where NVIDIA's
-//! library is there, work on its GPUs. Open connections, open terminals and memory do not count: a notebook that somebody
-//! left has all of them. This looks and answers; it must not end anything.
+//! Does the task do anything? What counts is CPU time of its processes, keys typed into its
+//! terminals, and, where NVIDIA's library is there, work on its GPUs. Open connections, open
+//! terminals and memory do not count: a notebook that somebody left has all of them. This looks and
+//! answers; it must not end anything.
 
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use crate::gpu::nvml::Library;
 use crate::process;
 use crate::record::IdleOrder;
 
-/// CPU time between two looks from which on a task counts as busy, in thousandths of one CPU: an idle server of notebooks
-/// with an open browser and a few kernels wakes up for less, and who runs a cell takes more.
+/// CPU time between two looks from which on a task counts as busy, in thousandths of one CPU: an
+/// idle server of notebooks with an open browser and a few kernels wakes up for less, and who runs
+/// a cell takes more.
 const BUSY_PERMILLE: u64 = 20;
 /// Looks per idle time: the end is late by one of them at most.
 const LOOKS: u32 = 20;
@@ -22,7 +24,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 
 /// Where utilisation of GPUs comes from.
 pub(super) trait GpuLoad: Send {
-    /// The share of the last moments in which a GPU worked, in percent; `None` when that cannot be known (a slice of a GPU).
+    /// The share of the last moments in which a GPU worked, in percent; `None` when that cannot be
+    /// known (a slice of a GPU).
     fn percent(&self, uuid: &str) -> Option<u32>;
 }
 
@@ -92,10 +95,12 @@ impl Activity {
     }
 }
 
-/// CPU time in milliseconds of everything below this process, of what ended as far as it was waited for.
+/// CPU time in milliseconds of everything below this process, of what ended as far as it was waited
+/// for.
 pub(super) fn cpu_ms(reaped_ms: u64) -> u64 {
     let below = process::descendants(std::process::id() as i32);
-    let ticks: u64 = below.into_iter().filter_map(process::Stat::read).map(|stat| stat.cpu_ticks).sum();
+    let ticks: u64 =
+        below.into_iter().filter_map(process::Stat::read).map(|stat| stat.cpu_ticks).sum();
     reaped_ms + ticks * (1000 / process::TICKS_PER_SEC)
 }
 
@@ -128,7 +133,10 @@ mod tests {
         assert_eq!(idle_at(&mut activity(&[], None), |second| second * 21), None);
         assert_eq!(idle_at(&mut activity(&[], None), |second| second.min(30) * 500), Some(50));
         // Its processes end: what they had used is no longer counted.
-        assert_eq!(idle_at(&mut activity(&[], None), |second| if second < 15 { 300 } else { 0 }), Some(35));
+        assert_eq!(
+            idle_at(&mut activity(&[], None), |second| if second < 15 { 300 } else { 0 }),
+            Some(35)
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The stages of a task: released, running, ending, recorded; its deadlines; and the children it leaves.
+//! The stages of a task: released, running, ending, recorded; its deadlines; and the children it
+//! leaves.
 //!
 //! Nothing here may leave a process of the task behind, or tell an end before it is recorded.
 
@@ -28,8 +29,8 @@ const REAP_PAUSE_MIN: Duration = Duration::from_secs(1);
 const ENDING_PAUSE: Duration = Duration::from_millis(10);
 /// Longest pause between two rounds of killing.
 const KILL_PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Time for what a task leaves behind after its main process ended by itself, between SIGTERM and SIGKILL;
-/// the job's own grace when that is shorter.
+/// Time for what a task leaves behind after its main process ended by itself, between SIGTERM and
+/// SIGKILL; the job's own grace when that is shorter.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(5);
 /// A disk that is full may have room later: the exit is recorded before anybody is told.
 const RECORD_RETRY: Duration = Duration::from_secs(1);
@@ -129,10 +130,11 @@ impl Supervisor {
         self.child.go();
     }
 
-    /// Sets the time at which a task at the gate gives up, which counts only while no daemon is connected. The daemon that
-    /// comes back finds its record and starts it again.
+    /// Sets the time at which a task at the gate gives up, which counts only while no daemon is
+    /// connected. The daemon that comes back finds its record and starts it again.
     pub(super) fn await_daemon(&mut self, now: Duration) {
-        let is_at_the_gate = self.stage <= Stage::Prepared && self.ending.is_none() && self.end.is_none();
+        let is_at_the_gate =
+            self.stage <= Stage::Prepared && self.ending.is_none() && self.end.is_none();
         self.deadlines.gate_at = match self.order.gate_patience {
             Some(patience) if is_at_the_gate && !self.links.has_daemon() => {
                 self.deadlines.gate_at.or(Some(now + Duration::from_millis(patience.0)))
@@ -144,7 +146,8 @@ impl Supervisor {
     /// Ends a task that was prepared and that no daemon has let run.
     fn give_up_at_the_gate(&mut self) {
         let patience = self.order.gate_patience.unwrap_or_default();
-        let reason = format!("it was ready, and no daemon came back within {patience} to let it run");
+        let reason =
+            format!("it was ready, and no daemon came back within {patience} to let it run");
         self.end.get_or_insert(End::Refused(reason));
         self.child.signal(Signal::KILL);
     }
@@ -153,7 +156,8 @@ impl Supervisor {
     fn started(&mut self) {
         self.stage = Stage::Running;
         let start = clock::now();
-        self.deadlines.limit_at = self.order.time_limit.map(|limit| start + Duration::from_millis(limit.0));
+        self.deadlines.limit_at =
+            self.order.time_limit.map(|limit| start + Duration::from_millis(limit.0));
         if let (Some(limit), Some(checkpoint)) = (self.deadlines.limit_at, self.order.checkpoint) {
             self.deadlines.checkpoint_at =
                 Some(limit.saturating_sub(Duration::from_millis(checkpoint.lead.0)).max(start));
@@ -203,13 +207,16 @@ impl Supervisor {
         if passed(self.deadlines.limit_at) {
             self.stop(Why::Limit);
         }
-        if let Some(activity) = self.activity.as_mut().filter(|activity| activity.next_look() <= now) {
+        if let Some(activity) =
+            self.activity.as_mut().filter(|activity| activity.next_look() <= now)
+        {
             let used = idle::cpu_ms(self.used.total().cpu_ms);
             if let Some(after) = activity.look(now, used) {
                 self.stop(Why::Idle(after));
             }
         }
-        if let Some(readiness) = self.readiness.as_mut().filter(|one| one.due.is_some_and(|due| due <= now))
+        if let Some(readiness) =
+            self.readiness.as_mut().filter(|one| one.due.is_some_and(|due| due <= now))
             && readiness.probe(now)
         {
             self.links.tell(&FromSupervisor::Ready);
@@ -225,8 +232,8 @@ impl Supervisor {
         }
     }
 
-    /// Runtime directories are emptied (a log-out, a cleaner of old files): a daemon that comes later must still
-    /// find this supervisor.
+    /// Runtime directories are emptied (a log-out, a cleaner of old files): a daemon that comes
+    /// later must still find this supervisor.
     fn keep_listening(&mut self) {
         let path = &self.order.socket;
         if !path.exists() && path.parent().is_some_and(|dir| record::private_dirs(dir).is_ok()) {
@@ -238,8 +245,9 @@ impl Supervisor {
         self.progress.keep(&self.order);
     }
 
-    /// Collects ended children: the main process, shells of sessions, and orphans of the task. True while any
-    /// child is left; without one, nothing that the task started is, since orphans become children.
+    /// Collects ended children: the main process, shells of sessions, and orphans of the task. True
+    /// while any child is left; without one, nothing that the task started is, since orphans become
+    /// children.
     pub(super) fn reap(&mut self) -> bool {
         let mut reaped = false;
         let children = loop {
@@ -268,14 +276,16 @@ impl Supervisor {
                 (Stage::Preparing | Stage::Prepared, None) => {
                     End::Refused(format!("it ended before it ran ({})", died.code()))
                 }
-                (_, ending) => End::Exited(finish::exit_of(died, ending, self.order.cgroup.oom_kills())),
+                (_, ending) => {
+                    End::Exited(finish::exit_of(died, ending, self.order.cgroup.oom_kills()))
+                }
             });
         }
         self.sessions.hang_up_shells();
     }
 
-    /// Records the end of a task of which nothing is left, then tells it. Returns what to do next, with the connections to
-    /// the daemon.
+    /// Records the end of a task of which nothing is left, then tells it. Returns what to do next,
+    /// with the connections to the daemon.
     pub(super) fn record_end(mut self) -> (After, Links) {
         if let Some(terminal) = self.terminal.as_mut() {
             terminal.pump(&mut self.log, &mut self.sessions);
@@ -283,14 +293,16 @@ impl Supervisor {
         self.note_progress();
         while self.output.as_mut().is_some_and(|output| output.pump(&mut self.log)) {}
         if let Some(limit) = self.order.cgroup.reached_processes() {
-            let note =
-                format!("muster: the limit of {limit} processes was reached: no more could be started\n");
+            let note = format!(
+                "muster: the limit of {limit} processes was reached: no more could be started\n"
+            );
             self.log.append(note.as_bytes());
         }
         finish::remove_groups(&self.order.cgroup);
         let end = self.end.clone().unwrap_or(End::Exited(TaskExit::Stopped));
         let after = self.after(&end);
-        // A supervisor that stays is told when the daemon's journal has the end, or syncs the record then.
+        // A supervisor that stays is told when the daemon's journal has the end, or syncs the
+        // record then.
         let sync = if after == After::Stay { Sync::No } else { Sync::Yes };
         let ended = Ended {
             usage: self.started.map(|_| self.used.total()),
@@ -320,7 +332,8 @@ impl Supervisor {
         (after, self.links)
     }
 
-    /// Decides whether to stay for another task: after a short one that ended by itself, while a daemon is connected.
+    /// Decides whether to stay for another task: after a short one that ended by itself, while a
+    /// daemon is connected.
     fn after(&self, end: &End) -> After {
         let is_short = clock::now().saturating_sub(self.begun) < SHORT_TASK;
         let by_itself = matches!(end, End::Exited(TaskExit::Code { .. })) && self.ending.is_none();

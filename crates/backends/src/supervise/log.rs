@@ -1,7 +1,9 @@
-//! A task's output on disk: its beginning and its end, within a limit that a program which writes without end cannot exceed.
+//! A task's output on disk: its beginning and its end, within a limit that a program which writes
+//! without end cannot exceed.
 //!
-//! The main type is [`Log`]. The daemon's journal and the record of every task's end lie on the same disk, so the last of its
-//! space is not for output. Invariant: every byte that is not kept is counted, and the task never waits for the disk.
+//! The main type is [`Log`]. The daemon's journal and the record of every task's end lie on the
+//! same disk, so the last of its space is not for output. Invariant: every byte that is not kept is
+//! counted, and the task never waits for the disk.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,12 +15,13 @@ use muster_model::Bytes;
 use super::clock;
 use crate::record::{RecordError, TaskDir};
 
-/// Space that output leaves free for the journal and the records: this many bytes, and never more than this part of the disk.
+/// Space that output leaves free for the journal and the records: this many bytes, and never more
+/// than this part of the disk.
 const RESERVE: (u64, u64) = (64 << 20, 50);
 /// The part of the limit that the beginning of the output may take.
 const FIRST_PART: u64 = 4;
-/// The part of the limit that each later segment may take: small enough that what is kept of the end hardly shrinks when the
-/// oldest segment is deleted.
+/// The part of the limit that each later segment may take: small enough that what is kept of the
+/// end hardly shrinks when the oldest segment is deleted.
 const SEGMENT_PART: u64 = 8;
 /// Later segments that are kept; together with the beginning they make up the limit.
 const SEGMENTS: usize = 6;
@@ -64,7 +67,8 @@ impl Log {
         })
     }
 
-    /// Appends. What the disk does not take is counted, and noted in the output once the disk takes something again.
+    /// Appends. What the disk does not take is counted, and noted in the output once the disk takes
+    /// something again.
     pub(super) fn append(&mut self, bytes: &[u8]) {
         if self.lost > 0 && (!self.has_room() || self.note_loss().is_err()) {
             return self.lose(bytes.len());
@@ -78,7 +82,8 @@ impl Log {
         }
     }
 
-    /// Writes down what was lost, at the end of the output. An error means that the disk does not take even that.
+    /// Writes down what was lost, at the end of the output. An error means that the disk does not
+    /// take even that.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         if self.lost_in_all == 0 {
             return Ok(());
@@ -106,7 +111,8 @@ impl Log {
     }
 
     fn note_loss(&mut self) -> io::Result<()> {
-        let note = format!("\nmuster: {} bytes of output were lost here: the disk was full\n", self.lost);
+        let note =
+            format!("\nmuster: {} bytes of output were lost here: the disk was full\n", self.lost);
         if self.write(note.as_bytes()) < note.len() {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -114,11 +120,13 @@ impl Log {
         self.count()
     }
 
-    /// Writes as much as the disk takes, in as many segments as that needs, and returns how much it took.
+    /// Writes as much as the disk takes, in as many segments as that needs, and returns how much it
+    /// took.
     fn write(&mut self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let room = usize::try_from(self.capacity.saturating_sub(self.len)).unwrap_or(usize::MAX);
+            let room =
+                usize::try_from(self.capacity.saturating_sub(self.len)).unwrap_or(usize::MAX);
             let (now, later) = rest.split_at(cut(rest, room));
             let written = write_some(&mut self.file, now);
             self.len += written as u64;
@@ -143,7 +151,8 @@ impl Log {
         Ok(())
     }
 
-    /// Returns false when the disk has only its reserve left. A file system that does not tell is written to.
+    /// Returns false when the disk has only its reserve left. A file system that does not tell is
+    /// written to.
     fn has_room(&self) -> bool {
         rustix::fs::fstatvfs(&self.file).map_or(true, |disk| {
             is_above_reserve(
@@ -154,7 +163,8 @@ impl Log {
     }
 }
 
-/// Returns how much of `bytes` goes into a file with this much room: whole lines where that is possible.
+/// Returns how much of `bytes` goes into a file with this much room: whole lines where that is
+/// possible.
 fn cut(bytes: &[u8], room: usize) -> usize {
     if bytes.len() <= room {
         return bytes.len();
@@ -162,8 +172,8 @@ fn cut(bytes: &[u8], room: usize) -> usize {
     bytes[..room].iter().rposition(|byte| *byte == b'\n').map_or(room, |newline| newline + 1)
 }
 
-/// Returns true when more than the reserve is free on a disk of `total` bytes. One that claims no size (`/proc`, `/dev/full`)
-/// has no reserve.
+/// Returns true when more than the reserve is free on a disk of `total` bytes. One that claims no
+/// size (`/proc`, `/dev/full`) has no reserve.
 fn is_above_reserve(total: u64, free: u64) -> bool {
     let (bytes, part) = RESERVE;
     free >= bytes.min(total / part)
@@ -223,7 +233,10 @@ mod tests {
         assert_eq!(segments::missing(&first).disk_full, 5, "told at the first loss");
         log.file = File::options().append(true).open(&first).unwrap();
         log.append(b"back\n");
-        assert_eq!(kept(&temp), "\nmuster: 8 bytes of output were lost here: the disk was full\nback\n");
+        assert_eq!(
+            kept(&temp),
+            "\nmuster: 8 bytes of output were lost here: the disk was full\nback\n"
+        );
         assert_eq!(segments::missing(&first), Missing { disk_full: 8, ..Missing::default() });
     }
 
@@ -244,10 +257,15 @@ mod tests {
             let missing = segments::missing(&temp.path().join("output.log"));
             let kept = kept(&temp);
             assert_eq!(kept.len() as u64 + missing.dropped, whole.len() as u64, "limit {limit}");
-            let (first, last) = kept.split_at(if limit == 0 { 0 } else { missing.dropped_after as usize });
+            let (first, last) =
+                kept.split_at(if limit == 0 { 0 } else { missing.dropped_after as usize });
             assert!(whole.starts_with(first) && whole.ends_with(last), "limit {limit}");
             if limit >= 400 {
-                assert!(!first.is_empty() && last.len() as u64 >= limit / 2, "limit {limit}: {}", last.len());
+                assert!(
+                    !first.is_empty() && last.len() as u64 >= limit / 2,
+                    "limit {limit}: {}",
+                    last.len()
+                );
                 assert!(last.starts_with("line "), "the end begins with a whole line");
             }
         }

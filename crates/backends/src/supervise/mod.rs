@@ -1,9 +1,10 @@
 //! The supervisor of one task, and the second stage that becomes the user's program.
 //!
-//! Hidden subcommands of the same binary: `__supervise <task-dir>` and `__exec`. Both are small on purpose: no
-//! async runtime, no argument parser, no logging set up; they run once per task or nearly so. A supervisor is detached from
-//! the daemon and outlives it. It must never decide anything about scheduling: it runs one task at a time, ends it when
-//! told or when its time is up, and writes down what happened.
+//! Hidden subcommands of the same binary: `__supervise <task-dir>` and `__exec`. Both are small on
+//! purpose: no async runtime, no argument parser, no logging set up; they run once per task or
+//! nearly so. A supervisor is detached from the daemon and outlives it. It must never decide
+//! anything about scheduling: it runs one task at a time, ends it when told or when its time is up,
+//! and writes down what happened.
 
 mod clock;
 mod control;

@@ -1,8 +1,8 @@
 //! What the task writes, on its way to the log.
 //!
-//! The task writes to a pipe, not to the file: a program that reopens its output (`> /dev/stderr`) would truncate
-//! a file, and a full disk would fail the program. The file stays out of the user's reach. Nor may a program that
-//! writes without end fill the disk: see [`Log`].
+//! The task writes to a pipe, not to the file: a program that reopens its output (`> /dev/stderr`)
+//! would truncate a file, and a full disk would fail the program. The file stays out of the user's
+//! reach. Nor may a program that writes without end fill the disk: see [`Log`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,8 +12,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::log::Log;
 
-/// Most that one call moves, so that a task that never stops writing cannot keep its supervisor from its other
-/// work.
+/// Most that one call moves, so that a task that never stops writing cannot keep its supervisor
+/// from its other work.
 const MAX_CHUNKS: usize = 16;
 /// As much as a pipe holds.
 const CHUNK_BYTES: usize = 64 * 1024;

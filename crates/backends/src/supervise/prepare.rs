@@ -1,4 +1,5 @@
-//! Prepare: claim the task and make everything that it needs, up to a second stage that is on its way.
+//! Prepare: claim the task and make everything that it needs, up to a second stage that is on its
+//! way.
 
 use std::fs::File;
 use std::io;
@@ -26,11 +27,12 @@ use crate::record::{End, Ended, OrderRecord, RecordError, Sync, TaskDir};
 use crate::wire::FromSupervisor;
 use crate::{port, socket};
 
-/// The kernel's out-of-memory killer should take anything before what records the end of a task; below the
-/// -1000 that exempts a process altogether.
+/// The kernel's out-of-memory killer should take anything before what records the end of a task;
+/// below the -1000 that exempts a process altogether.
 const OOM_SCORE_ADJ: &str = "-900";
 
-/// Supervises the task in `first` until it is over and recorded, then those that the daemon hands it one after the other.
+/// Supervises the task in `first` until it is over and recorded, then those that the daemon hands
+/// it one after the other.
 pub(super) fn run(first: TaskDir) {
     close_inherited();
     let mut links = Links::default();
@@ -38,8 +40,9 @@ pub(super) fn run(first: TaskDir) {
         links.add(UnixStream::from(born_with), true);
     }
     if let Err(error) = detach() {
-        return links
-            .tell(&FromSupervisor::Refused { reason: format!("cannot detach a supervisor: {error}") });
+        return links.tell(&FromSupervisor::Refused {
+            reason: format!("cannot detach a supervisor: {error}"),
+        });
     }
     let mut next = Some(first);
     while let Some(dir) = next {
@@ -84,18 +87,20 @@ fn supervise(dir: &TaskDir, links: &mut Links) -> After {
     After::Leave
 }
 
-/// Closes what the daemon inherited from whoever started it (a shell's open files, a build tool's pipes): the
-/// task must not have them. Called before this process opens anything of its own.
+/// Closes what the daemon inherited from whoever started it (a shell's open files, a build tool's
+/// pipes): the task must not have them. Called before this process opens anything of its own.
 fn close_inherited() {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let open: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let open: Vec<i32> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for number in open.into_iter().filter(|number| *number > 2) {
         // The directory that was just read is among them and closed already.
         let _ = nix::unistd::close(number);
     }
 }
 
-/// Leaves the daemon's session and directory, and adopts everything that a task orphans, so that it can be found.
+/// Leaves the daemon's session and directory, and adopts everything that a task orphans, so that it
+/// can be found.
 fn detach() -> io::Result<()> {
     // Only fails for a process group leader, which is detached enough.
     let _ = rustix::process::setsid();
@@ -123,12 +128,16 @@ fn make(dir: &TaskDir, order: &OrderRecord, links: &mut Links) -> Result<Supervi
     let rendezvous = order.hold_port.map(port::hold).transpose();
     let rendezvous = rendezvous.map_err(|error| failed("hold the rendezvous port", error))?;
     let own = order.service_port.map(|port| port::hold_again(port).map_err(|error| (port, error)));
-    let own = own.transpose().map_err(|(port, error)| failed(&format!("hold port {port}"), error))?;
-    let mut log =
-        Log::create(dir, order.log_limit).map_err(|error| format!("cannot make the log: {error}"))?;
+    let own =
+        own.transpose().map_err(|(port, error)| failed(&format!("hold port {port}"), error))?;
+    let mut log = Log::create(dir, order.log_limit)
+        .map_err(|error| format!("cannot make the log: {error}"))?;
     if let Some(file) = &order.files.output {
         let file = order.workdir.join(file);
-        log.append(format!("muster: the output goes into {}, as the job asks\n", file.display()).as_bytes());
+        log.append(
+            format!("muster: the output goes into {}, as the job asks\n", file.display())
+                .as_bytes(),
+        );
     }
     order.cgroup.create().map_err(|error| format!("cannot make the control group: {error}"))?;
     let listener = listen(&order.socket).map_err(|error| failed("listen", error))?;
@@ -138,12 +147,15 @@ fn make(dir: &TaskDir, order: &OrderRecord, links: &mut Links) -> Result<Supervi
             Terminal::open(owner, 24, 80).map_err(|error| failed("open a terminal", error))?;
         (Some(terminal), None, far_end)
     } else {
-        let (output, far_end) = Output::open(owner).map_err(|error| failed("open a pipe", error))?;
+        let (output, far_end) =
+            Output::open(owner).map_err(|error| failed("open a pipe", error))?;
         (None, Some(output), far_end)
     };
-    let progress = Progress::open(order).map_err(|error| failed("make the pipe for checkpoints", error))?;
+    let progress =
+        Progress::open(order).map_err(|error| failed("make the pipe for checkpoints", error))?;
     let alarm = Alarm::new().map_err(|error| failed("make a timer", error))?;
-    let child = Child::spawn(&exec_plan(order), far_end).map_err(|error| failed("start stage two", error))?;
+    let child = Child::spawn(&exec_plan(order), far_end)
+        .map_err(|error| failed("start stage two", error))?;
     Ok(Supervisor {
         dir: dir.clone(),
         order: order.clone(),

@@ -1,9 +1,9 @@
-//! How a task says that its progress is saved: it writes to a pipe that its supervisor made, at any time and asked or
-//! not; what it writes is the label.
+//! How a task says that its progress is saved: it writes to a pipe that its supervisor made, at any
+//! time and asked or not; what it writes is the label.
 //!
-//! A pipe and not a watched file: each write arrives, in order and once, and the kernel limits the number of watches per
-//! user. The pipe lies in a directory in which users cannot make or remove names. A program that writes without end is
-//! read ever more rarely and waits meanwhile.
+//! A pipe and not a watched file: each write arrives, in order and once, and the kernel limits the
+//! number of watches per user. The pipe lies in a directory in which users cannot make or remove
+//! names. A program that writes without end is read ever more rarely and waits meanwhile.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -74,7 +74,9 @@ impl Progress {
 
     /// Makes the pipe again where it was removed.
     pub(super) fn keep(&mut self, order: &OrderRecord) {
-        let Some(path) = order.checkpoint_file.as_deref().filter(|path| !path.exists()) else { return };
+        let Some(path) = order.checkpoint_file.as_deref().filter(|path| !path.exists()) else {
+            return;
+        };
         let owner = order.switch_user.then_some(&order.identity);
         let way = || {
             let dir = path.parent().ok_or(ErrorKind::NotFound)?;
@@ -110,11 +112,12 @@ impl Progress {
     pub(super) fn read(&mut self, dir: &TaskDir, now: Duration) -> Option<TaskCheckpoint> {
         let text = drain(self.pipe.as_ref()?)?;
         // Written again by the time that it is read: read more rarely.
-        let is_pressing = self.quiet_until > Duration::ZERO && now < self.quiet_until + self.pause / 4;
+        let is_pressing =
+            self.quiet_until > Duration::ZERO && now < self.quiet_until + self.pause / 4;
         self.pause = if is_pressing { (self.pause * 2).min(PAUSE_MAX) } else { PAUSE_MIN };
         self.quiet_until = now + self.pause;
-        // Told nevertheless: a disk that is full must not hide progress that is saved elsewhere. The next note tries
-        // again, and what is told is journalled.
+        // Told nevertheless: a disk that is full must not hide progress that is saved elsewhere.
+        // The next note tries again, and what is told is journalled.
         let (noted, _recorded) = self.note(dir, &text);
         Some(noted)
     }
@@ -156,7 +159,8 @@ impl Progress {
         self.delivery.as_ref().map(Delivery::due)
     }
 
-    /// Signals those of `pids` that handle it and were not signalled yet. Answers what to tell, when that is news.
+    /// Signals those of `pids` that handle it and were not signalled yet. Answers what to tell,
+    /// when that is news.
     pub(super) fn look(&mut self, pids: &[i32], now: Duration) -> Option<TaskSignalled> {
         let delivery = self.delivery.as_mut()?;
         delivery.look(pids, now);
@@ -183,7 +187,8 @@ impl Progress {
     }
 }
 
-/// Makes the pipe, in place of one that an earlier try has left. Held open for both directions, it never ends.
+/// Makes the pipe, in place of one that an earlier try has left. Held open for both directions, it
+/// never ends.
 fn make(path: &Path, owner: Option<&Identity>) -> io::Result<OwnedFd> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),

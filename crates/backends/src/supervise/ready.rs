@@ -1,5 +1,6 @@
-//! Does a replica of a service answer? A connection to its port on this machine is enough, and once is enough. It must not
-//! end anything: whether what answers is healthy is the service's own business.
+//! Does a replica of a service answer? A connection to its port on this machine is enough, and once
+//! is enough. It must not end anything: whether what answers is healthy is the service's own
+//! business.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -48,7 +49,8 @@ mod tests {
 
     #[test]
     fn it_is_ready_once_somebody_listens() {
-        // Bound from the start: a port that is only known to have been free may be another program's by now.
+        // Bound from the start: a port that is only known to have been free may be another
+        // program's by now.
         let held = crate::port::hold(0).unwrap();
         let port = SocketAddr::try_from(rustix::net::getsockname(&held).unwrap()).unwrap().port();
         let mut readiness = Readiness::new(port);

@@ -1,7 +1,7 @@
 //! Terminal sessions: people attached to the task's own terminal, or in a shell beside it.
 //!
-//! A shell runs through the same second stage as the task: same groups, identity, environment and directory.
-//! Leaving a session leaves the task alone; a shell is hung up with its session.
+//! A shell runs through the same second stage as the task: same groups, identity, environment and
+//! directory. Leaving a session leaves the task alone; a shell is hung up with its session.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,8 +20,8 @@ use crate::wire::{Hello, Target};
 
 /// Most sessions at once on one task.
 const MAX_SESSIONS: usize = 32;
-/// What a client may leave unread before a shell's output waits for it, and before it is dropped from the
-/// task's own terminal, which waits for nobody.
+/// What a client may leave unread before a shell's output waits for it, and before it is dropped
+/// from the task's own terminal, which waits for nobody.
 const MAX_UNREAD_BYTES: usize = 1 << 20;
 /// How long a client may take to read the last of a session.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(500);
@@ -72,7 +72,9 @@ impl Sessions {
             is_open: true,
         };
         let outcome = match (target, terminal) {
-            _ if self.list.len() >= MAX_SESSIONS => Err("too many terminal sessions on this task".to_owned()),
+            _ if self.list.len() >= MAX_SESSIONS => {
+                Err("too many terminal sessions on this task".to_owned())
+            }
             _ if is_over => Err("the task is not running".to_owned()),
             (Target::Main, None) => Err("the task has no terminal of its own".to_owned()),
             (Target::Main | Target::Auto, Some(terminal)) => {
@@ -80,9 +82,11 @@ impl Sessions {
                 session.unread = Frame::Data(terminal.backlog()).encode();
                 Ok(())
             }
-            (Target::Shell | Target::Auto, _) => Shell::start(plan, command, term.as_deref(), *rows, *cols)
-                .map(|shell| session.shell = Some(shell))
-                .map_err(|error| format!("cannot start a shell: {error}")),
+            (Target::Shell | Target::Auto, _) => {
+                Shell::start(plan, command, term.as_deref(), *rows, *cols)
+                    .map(|shell| session.shell = Some(shell))
+                    .map_err(|error| format!("cannot start a shell: {error}"))
+            }
         };
         if let Err(reason) = outcome {
             session.end(&Frame::Error(reason));
@@ -122,7 +126,9 @@ impl Sessions {
 
     /// Shows what the task wrote to everybody on its own terminal.
     pub(super) fn show(&mut self, bytes: &[u8]) {
-        for session in self.list.iter_mut().filter(|session| session.shell.is_none() && !session.is_ending) {
+        for session in
+            self.list.iter_mut().filter(|session| session.shell.is_none() && !session.is_ending)
+        {
             if session.unread.len() > MAX_UNREAD_BYTES {
                 session.end(&Frame::Error("the terminal reads too slowly".to_owned()));
             } else {
@@ -181,7 +187,10 @@ impl Session {
                 Ok(0) => self.is_open = false,
                 Ok(count) => self.decoder.push(&buffer[..count]),
                 Err(error)
-                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                    ) => {}
                 Err(_) => self.is_open = false,
             }
         }
@@ -192,8 +201,12 @@ impl Session {
                 (Ok(None), ..) => break,
                 (Ok(Some(Frame::Data(keys))), Some(shell), _) => shell.pty.type_in(&keys),
                 (Ok(Some(Frame::Data(keys))), None, Some(terminal)) => terminal.type_in(&keys),
-                (Ok(Some(Frame::Window { rows, cols })), Some(shell), _) => shell.pty.resize(rows, cols),
-                (Ok(Some(Frame::Window { rows, cols })), None, Some(terminal)) => terminal.resize(rows, cols),
+                (Ok(Some(Frame::Window { rows, cols })), Some(shell), _) => {
+                    shell.pty.resize(rows, cols)
+                }
+                (Ok(Some(Frame::Window { rows, cols })), None, Some(terminal)) => {
+                    terminal.resize(rows, cols)
+                }
                 (Ok(Some(_)), ..) => {}
                 (Err(error), ..) => self.end(&Frame::Error(error.to_string())),
             }
@@ -270,7 +283,8 @@ impl Session {
 }
 
 impl Shell {
-    /// Starts a command, or without one the user's shell (`$SHELL`, else `/bin/sh`), through stage two.
+    /// Starts a command, or without one the user's shell (`$SHELL`, else `/bin/sh`), through stage
+    /// two.
     fn start(
         mut plan: ExecPlan,
         command: &[String],
@@ -280,7 +294,8 @@ impl Shell {
     ) -> io::Result<Self> {
         let shell = plan.env.get("SHELL").filter(|shell| shell.starts_with('/'));
         let shell = shell.cloned().unwrap_or_else(|| "/bin/sh".to_owned());
-        plan.command = Command::Argv(if command.is_empty() { vec![shell] } else { command.to_vec() });
+        plan.command =
+            Command::Argv(if command.is_empty() { vec![shell] } else { command.to_vec() });
         plan.terminal = true;
         // What a session writes is for its terminal.
         plan.files = muster_model::OutputFiles::default();

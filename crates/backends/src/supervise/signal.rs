@@ -1,8 +1,9 @@
 //! Delivery of the checkpoint signal to the processes of a task that handle it.
 //!
-//! The default action of most signals ends a process, so one that does not handle the signal (the shell around a program, a
-//! launcher, a helper) never gets it. Programs install handlers some time after their start: until the request is answered
-//! or its time is over, the processes are looked at again, and each gets the signal once.
+//! The default action of most signals ends a process, so one that does not handle the signal (the
+//! shell around a program, a launcher, a helper) never gets it. Programs install handlers some time
+//! after their start: until the request is answered or its time is over, the processes are looked
+//! at again, and each gets the signal once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -92,9 +93,11 @@ impl Delivery {
             let key = (pid, stat.start_ticks);
             let handles = match Disposition::of(pid, self.terms.signal) {
                 Disposition::Caught => true,
-                // A bash with an EXIT trap would run that and end. Where the job chooses who gets the signal, it vouches for it.
+                // A bash with an EXIT trap would run that and end. Where the job chooses who gets
+                // the signal, it vouches for it.
                 Disposition::CaughtLikeAll => self.terms.to != CheckpointTo::Handlers,
-                // A program that waits for signals (sigwait, signalfd) blocks them throughout; others do for a moment.
+                // A program that waits for signals (sigwait, signalfd) blocks them throughout;
+                // others do for a moment.
                 Disposition::Blocked => {
                     blocked.insert(key);
                     self.blocked.contains(&key)
@@ -102,7 +105,8 @@ impl Delivery {
                 Disposition::Ignored | Disposition::Default => false,
             };
             let image = process::Image::of(pid);
-            let process = Process { parent: stat.parent, start_ticks: stat.start_ticks, handles, image };
+            let process =
+                Process { parent: stat.parent, start_ticks: stat.start_ticks, handles, image };
             processes.insert(pid, process);
         }
         self.blocked = blocked;
@@ -112,7 +116,8 @@ impl Delivery {
 
 /// The processes that get the signal, out of all of the task.
 fn receivers(processes: &BTreeMap<i32, Process>, to: CheckpointTo) -> Vec<i32> {
-    // Where its image cannot be read it may be one that is just about to execute another program: the next look tells.
+    // Where its image cannot be read it may be one that is just about to execute another program:
+    // the next look tells.
     let is_copy = |process: &Process| {
         let parent = processes.get(&process.parent).filter(|parent| parent.handles);
         parent.is_some_and(|parent| process.image.is_none() || parent.image == process.image)
@@ -141,7 +146,8 @@ fn receivers(processes: &BTreeMap<i32, Process>, to: CheckpointTo) -> Vec<i32> {
 mod tests {
     use super::*;
 
-    /// A shell, a launcher that handles the signal, two programs of it that do, a fork of the first, and a helper of that.
+    /// A shell, a launcher that handles the signal, two programs of it that do, a fork of the
+    /// first, and a helper of that.
     fn tree() -> BTreeMap<i32, Process> {
         let rows = [
             (10, 1, false, 1),

@@ -55,7 +55,12 @@ impl Child {
         line.push(b'\n');
         ours.write_all(&line)?;
         ours.set_nonblocking(true)?;
-        Ok(Self { pid: pid.as_raw_nonzero().get(), pidfd, gate: Some(ours), lines: Lines::default() })
+        Ok(Self {
+            pid: pid.as_raw_nonzero().get(),
+            pidfd,
+            gate: Some(ours),
+            lines: Lines::default(),
+        })
     }
 
     /// The gate, while it is open.

@@ -1,7 +1,7 @@
 //! The supervisor's loop: one thread that waits for the task, the daemon, terminals and deadlines.
 //!
-//! Here is only what is waited for and who handles it: how a task comes to be is in [`super::prepare`], its stages
-//! are in [`super::life`], how it is ended is in [`super::finish`].
+//! Here is only what is waited for and who handles it: how a task comes to be is in
+//! [`super::prepare`], its stages are in [`super::life`], how it is ended is in [`super::finish`].
 
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -108,8 +108,8 @@ enum Ready {
 }
 
 impl Supervisor {
-    /// Runs until the task is over, nothing of it is left, and that is recorded. Returns what to do next, with the
-    /// connections to the daemon.
+    /// Runs until the task is over, nothing of it is left, and that is recorded. Returns what to do
+    /// next, with the connections to the daemon.
     pub(super) fn serve(mut self) -> (After, Links) {
         loop {
             for ready in self.wait() {
@@ -140,8 +140,8 @@ impl Supervisor {
         ];
         let next = looks.into_iter().flatten().fold(self.deadlines.next(), Duration::min);
         let next = self.progress.due(now).map_or(next, |due| due.min(next));
-        // The timer is the only source of deadlines; without it the loop would never end a task, so a
-        // failure to set it (kernel memory) is retried by not waiting.
+        // The timer is the only source of deadlines; without it the loop would never end a task, so
+        // a failure to set it (kernel memory) is retried by not waiting.
         let wait = if self.alarm.set(Some(next)).is_ok() { None } else { Some(&TIMER_RETRY) };
         let mut wanted: Vec<(Ready, PollFd<'_>)> = Vec::with_capacity(8);
         let mut want = |ready, fd, flags| wanted.push((ready, PollFd::from_borrowed_fd(fd, flags)));
@@ -215,7 +215,9 @@ impl Supervisor {
                             }
                         }
                         Incoming::Command(ToSupervisor::Stop { .. }) => self.stop(Why::Stop),
-                        Incoming::Command(ToSupervisor::Status) | Incoming::Greeted => self.tell_stage(),
+                        Incoming::Command(ToSupervisor::Status) | Incoming::Greeted => {
+                            self.tell_stage()
+                        }
                         // For a supervisor whose task is over.
                         Incoming::Command(ToSupervisor::Noted | ToSupervisor::Next { .. }) => {}
                         Incoming::Saved(stream, label) => self.take_word(stream, &label),
@@ -238,7 +240,8 @@ impl Supervisor {
         }
     }
 
-    /// Notes what somebody says for the task, and answers when that is on disk. Else there is no answer.
+    /// Notes what somebody says for the task, and answers when that is on disk. Else there is no
+    /// answer.
     fn take_word(&mut self, mut stream: UnixStream, label: &str) {
         if self.end.is_some() || self.stage != Stage::Running {
             return;
@@ -260,7 +263,8 @@ impl Supervisor {
         self.signal_handlers(now);
     }
 
-    /// Passes an open request on to processes that handle its signal, and tells how far it got when that is news.
+    /// Passes an open request on to processes that handle its signal, and tells how far it got when
+    /// that is news.
     pub(super) fn signal_handlers(&mut self, now: Duration) {
         let signalled = self.progress.look(&finish::targets(self), now);
         if let Some(signalled) = signalled {

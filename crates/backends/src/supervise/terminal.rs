@@ -1,5 +1,5 @@
-//! A pseudo-terminal and the task's own one: its output goes to the log, to a bounded backlog, and to whoever is
-//! attached; whoever attaches later sees the backlog first.
+//! A pseudo-terminal and the task's own one: its output goes to the log, to a bounded backlog, and
+//! to whoever is attached; whoever attaches later sees the backlog first.
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,7 +30,11 @@ pub(super) struct Pty {
 
 impl Pty {
     /// Both ends; the far end belongs to `owner` when that is somebody else.
-    pub(super) fn open(owner: Option<&Identity>, rows: u16, cols: u16) -> io::Result<(Self, OwnedFd)> {
+    pub(super) fn open(
+        owner: Option<&Identity>,
+        rows: u16,
+        cols: u16,
+    ) -> io::Result<(Self, OwnedFd)> {
         let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&near)?;
         unlockpt(&near)?;
@@ -67,8 +71,8 @@ impl Pty {
         (self.is_open && !flags.is_empty()).then(|| (self.near.as_fd(), flags))
     }
 
-    /// Writes waiting keys, then reads what the program wrote: at most one buffer's worth per call when
-    /// `once`, else until nothing more comes.
+    /// Writes waiting keys, then reads what the program wrote: at most one buffer's worth per call
+    /// when `once`, else until nothing more comes.
     pub(super) fn pump(&mut self, once: bool) -> Vec<u8> {
         self.write();
         let mut shown = Vec::new();
@@ -112,7 +116,11 @@ pub(super) struct Terminal {
 
 impl Terminal {
     /// A terminal, and its far end for the task.
-    pub(super) fn open(owner: Option<&Identity>, rows: u16, cols: u16) -> io::Result<(Self, OwnedFd)> {
+    pub(super) fn open(
+        owner: Option<&Identity>,
+        rows: u16,
+        cols: u16,
+    ) -> io::Result<(Self, OwnedFd)> {
         let (pty, far) = Pty::open(owner, rows, cols)?;
         Ok((Self { pty, backlog: VecDeque::new() }, far))
     }

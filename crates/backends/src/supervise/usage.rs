@@ -1,5 +1,6 @@
-//! Reaps ended children and counts what they used. The kernel's own sum is of all children that a process ever had; a
-//! supervisor that stays for another task must tell their figures apart, so each child is counted as it is reaped.
+//! Reaps ended children and counts what they used. The kernel's own sum is of all children that a
+//! process ever had; a supervisor that stays for another task must tell their figures apart, so
+//! each child is counted as it is reaped.
 
 use std::time::Duration;
 
@@ -58,7 +59,8 @@ mod tests {
 
     use super::*;
 
-    /// Other tests of this process have children, too, and must not lose them to this one: it runs alone in a process.
+    /// Other tests of this process have children, too, and must not lose them to this one: it runs
+    /// alone in a process.
     #[test]
     #[expect(clippy::zombie_processes, reason = "the code under test reaps it")]
     fn each_child_is_counted_once_and_by_itself() {
@@ -66,7 +68,8 @@ mod tests {
         if std::env::var_os(ALONE).is_none() {
             let name = "supervise::usage::tests::each_child_is_counted_once_and_by_itself";
             let own = std::env::current_exe().unwrap();
-            let status = Command::new(own).args(["--exact", name]).env(ALONE, "1").status().unwrap();
+            let status =
+                Command::new(own).args(["--exact", name]).env(ALONE, "1").status().unwrap();
             assert!(status.success());
             return;
         }
@@ -89,7 +92,10 @@ mod tests {
         assert!(busy.max_rss_bytes > 40_000_000, "{busy:?}");
         let (died, idle) = run("kill -9 $$");
         assert_eq!(died, Died::Signal(9));
-        assert!(idle.max_rss_bytes < 20_000_000, "the first child's memory is not the second's: {idle:?}");
+        assert!(
+            idle.max_rss_bytes < 20_000_000,
+            "the first child's memory is not the second's: {idle:?}"
+        );
         assert!(idle.cpu_ms < busy.cpu_ms, "{idle:?} {busy:?}");
         assert!(matches!(Used::default().reap(), Reaped::NoChildren));
     }

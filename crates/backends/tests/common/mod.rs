@@ -1,4 +1,5 @@
-//! What the tests with real processes share: a backend in a temporary directory, orders, and waiting for reports.
+//! What the tests with real processes share: a backend in a temporary directory, orders, and
+//! waiting for reports.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 use std::collections::BTreeMap;
@@ -13,8 +14,8 @@ use muster_backends::record::TaskDir;
 use muster_model::launch::{GangOrder, TaskOrder};
 use muster_model::payload::{Command as Program, Identity};
 use muster_model::{
-    Attempt, AttemptId, Bytes, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId, Observation, Rank, Span,
-    StopCause, TaskExit,
+    Attempt, AttemptId, Bytes, CpuMilli, DeviceSet, ElementId, GpuMilli, JobId, Observation, Rank,
+    Span, StopCause, TaskExit,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -46,13 +47,14 @@ impl Rig {
     pub fn with(groups: Groups, system: bool) -> Self {
         let temp = tempfile::Builder::new().prefix("muster-local-").tempdir().unwrap();
         let (_, reports) = unbounded_channel();
-        let mut rig = Self { temp, backend: None, reports, groups, system, limits: TaskLimits::default() };
+        let mut rig =
+            Self { temp, backend: None, reports, groups, system, limits: TaskLimits::default() };
         rig.boot();
         rig
     }
 
-    /// Starts the backend again over the same directories, as a new daemon would. Actors of the old one fall
-    /// silent because nobody listens to them.
+    /// Starts the backend again over the same directories, as a new daemon would. Actors of the old
+    /// one fall silent because nobody listens to them.
     pub fn boot(&mut self) {
         self.backend = None;
         let (to, reports) = unbounded_channel();
@@ -61,7 +63,10 @@ impl Rig {
             epochs: Default::default(),
             state_dir: self.temp.path().join("state"),
             runtime_dir: self.temp.path().join("run"),
-            supervisor: vec![env!("CARGO_BIN_EXE_muster-supervise-for-tests").into(), "__supervise".into()],
+            supervisor: vec![
+                env!("CARGO_BIN_EXE_muster-supervise-for-tests").into(),
+                "__supervise".into(),
+            ],
             virtual_gpus: Some(VirtualGpus::of(8)),
             node_name: "here".into(),
             system: self.system,
@@ -84,8 +89,11 @@ impl Rig {
     }
 
     pub fn adopt(&self, tasks: &[(AttemptId, u32)]) {
-        let expected =
-            tasks.iter().map(|(id, rank)| Expected { id: *id, rank: Rank(*rank), node: "here".into() });
+        let expected = tasks.iter().map(|(id, rank)| Expected {
+            id: *id,
+            rank: Rank(*rank),
+            node: "here".into(),
+        });
         self.backend().adopt(expected.collect());
     }
 
@@ -108,7 +116,8 @@ impl Rig {
         }
     }
 
-    /// Waits until `count` reports have come that `wanted` accepts; others are an error unless they repeat.
+    /// Waits until `count` reports have come that `wanted` accepts; others are an error unless they
+    /// repeat.
     pub async fn all(
         &mut self,
         count: usize,
@@ -198,7 +207,9 @@ fn end_task(dir: &TaskDir) {
         && claim.supervisor.is_alive()
         && claim.supervisor.pid != std::process::id() as i32
     {
-        for pid in process::descendants(claim.supervisor.pid).into_iter().chain([claim.supervisor.pid]) {
+        for pid in
+            process::descendants(claim.supervisor.pid).into_iter().chain([claim.supervisor.pid])
+        {
             process::signal(pid, rustix::process::Signal::KILL);
         }
     }

@@ -13,9 +13,11 @@ use crate::terminal::{self, End, Session, SessionTarget};
 
 /// Open a terminal in a running job
 ///
-/// On Slurm, a step of its own on the task's node, in the job's allocation. Else a shell beside the task: as the same user, in its cgroup, with its GPUs and environment. A job of `run -it` has a terminal of
-/// its own, and that is what opens, unless --shell is given. `~.` at the start of a line leaves; else it ends with the exit code of
-/// what ran in it. A command behind `--` runs in place of the shell; it needs no terminal here, and without one it gets no input.
+/// On Slurm, a step of its own on the task's node, in the job's allocation. Else a shell beside the
+/// task: as the same user, in its cgroup, with its GPUs and environment. A job of `run -it` has a
+/// terminal of its own, and that is what opens, unless --shell is given. `~.` at the start of a
+/// line leaves; else it ends with the exit code of what ran in it. A command behind `--` runs in
+/// place of the shell; it needs no terminal here, and without one it gets no input.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "muster attach [OPTIONS] JOB\n       muster attach [OPTIONS] JOB -- COMMAND [ARG]...",
@@ -55,8 +57,9 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     }
     let is_new = args.shell || !args.command.is_empty();
     let which = if is_new { SessionTarget::Shell } else { SessionTarget::Auto };
-    let session =
-        Session::open(&client, target, args.rank, which, args.command).await.map_err(Failure::from)?;
+    let session = Session::open(&client, target, args.rank, which, args.command)
+        .await
+        .map_err(Failure::from)?;
     let ended = match has_terminal {
         true => session.run(&mut terminal::keys()).await?,
         false => session.watch().await?,
@@ -67,7 +70,9 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
             app.ui.status(&format!("left; job {} goes on", target.text()));
             Ok(0)
         }
-        End::Refused(why) => Err(Failure::new(why).hint(format!("see muster show {}", target.job)).into()),
+        End::Refused(why) => {
+            Err(Failure::new(why).hint(format!("see muster show {}", target.job)).into())
+        }
     }
 }
 

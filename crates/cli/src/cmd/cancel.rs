@@ -8,8 +8,9 @@ use crate::app::App;
 
 /// End jobs, whatever their state
 ///
-/// A waiting job ends at once. A running one gets SIGTERM, and SIGKILL when its grace is over. Filters select among your own jobs that
-/// have not ended, and narrow each other; more than 10 jobs that were not typed one by one are asked about first. JSON: a list of what it came to per job.
+/// A waiting job ends at once. A running one gets SIGTERM, and SIGKILL when its grace is over.
+/// Filters select among your own jobs that have not ended, and narrow each other; more than 10 jobs
+/// that were not typed one by one are asked about first. JSON: a list of what it came to per job.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "muster cancel [OPTIONS] JOB...\n       muster cancel [OPTIONS] FILTER...",

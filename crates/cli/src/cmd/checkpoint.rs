@@ -19,11 +19,13 @@ use crate::track::{PATIENCE, Tracker};
 
 /// Ask a running job to save its progress now
 ///
-/// Sends the signal of the job's `checkpoint` to those of its processes that handle it; the job answers by writing to
-/// `$MUSTER_CHECKPOINT_FILE`. With `--wait` the exit code is 0 once every running element has answered, 124 when one does not
-/// within the `grace` of its `checkpoint`, or when no process of it handles the signal by then, and 1 when one ended first.
+/// Sends the signal of the job's `checkpoint` to those of its processes that handle it; the job
+/// answers by writing to `$MUSTER_CHECKPOINT_FILE`. With `--wait` the exit code is 0 once every
+/// running element has answered, 124 when one does not within the `grace` of its `checkpoint`, or
+/// when no process of it handles the signal by then, and 1 when one ended first.
 ///
-/// With `--saved` it asks for nothing: it says for the job that its progress is saved, which a job that cannot reach that file may.
+/// With `--saved` it asks for nothing: it says for the job that its progress is saved, which a job
+/// that cannot reach that file may.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Job, as 3, 3[7] for one element of an array, or by name
@@ -147,14 +149,21 @@ async fn say_saved(
 }
 
 /// Waits until nothing more is to be expected of what was asked at `since` or later.
-async fn wait(app: &App, client: &Client, target: Target, since: Time, asked: &mut [Asked]) -> Result<()> {
+async fn wait(
+    app: &App,
+    client: &Client,
+    target: Target,
+    since: Time,
+    asked: &mut [Asked],
+) -> Result<()> {
     let mut tracker = Tracker::of(client, &[target.job]);
     let mut patience = PATIENCE;
     while asked.iter().any(|one| one.answer == Answer::Open) {
         let now = tracker.next(patience).await?.now;
         let mut left = Span::from_secs(PATIENCE.as_secs());
         for one in asked.iter_mut().filter(|one| one.answer == Answer::Open) {
-            let view = client.job(target.job, Some(one.element.index)).await.map_err(Failure::from)?.job;
+            let view =
+                client.job(target.job, Some(one.element.index)).await.map_err(Failure::from)?.job;
             let element = view.elements.into_iter().find(|element| element.element == one.element);
             let Some(element) = element else {
                 // Nobody knows it any more.
@@ -184,8 +193,8 @@ async fn wait(app: &App, client: &Client, target: Target, since: Time, asked: &m
     Ok(())
 }
 
-/// What became of a request to this attempt of an element. Saved is what the attempt itself said after it was asked, and
-/// nothing else.
+/// What became of a request to this attempt of an element. Saved is what the attempt itself said
+/// after it was asked, and nothing else.
 fn judge(element: &ElementView, attempt: u32, since: Time, now: Time) -> Answer {
     let is_live = matches!(element.state, State::Running | State::Stopping);
     let saved = element.checkpoint.as_ref();
@@ -208,7 +217,9 @@ fn unheard(asked: &Asked) -> String {
     let signal = signal_name(asked.signal);
     match asked.tasks {
         0 | 1 => format!("no process of it handles {signal}"),
-        tasks => format!("no process handles {signal} in {} of its {tasks} tasks", asked.undelivered),
+        tasks => {
+            format!("no process handles {signal} in {} of its {tasks} tasks", asked.undelivered)
+        }
     }
 }
 

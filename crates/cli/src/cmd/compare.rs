@@ -1,4 +1,5 @@
-//! `muster compare`: two control planes, dimension by dimension. Compared in `muster-advise`, written in `muster-report`.
+//! `muster compare`: two control planes, dimension by dimension. Compared in `muster-advise`,
+//! written in `muster-report`.
 
 use anyhow::Result;
 use muster_model::advice::Plane;
@@ -11,9 +12,10 @@ use crate::facts::{FactArgs, RuleArgs};
 
 /// Compare two control planes, dimension by dimension
 ///
-/// Each stands native, with an add-on, weak or none, as the page that is named has it; where a page has aged, what is true
-/// today stands below with its own source. With facts of a workload, the dimensions that matter for it come first, and the
-/// end says what `muster advise` makes of both. JSON: a `Comparison`, always with everything.
+/// Each stands native, with an add-on, weak or none, as the page that is named has it; where a page
+/// has aged, what is true today stands below with its own source. With facts of a workload, the
+/// dimensions that matter for it come first, and the end says what `muster advise` makes of both.
+/// JSON: a `Comparison`, always with everything.
 ///
 ///   muster compare slurm kubernetes
 ///   muster compare slurm kubernetes --nodes 8 --tightly-coupled --bare-metal
@@ -71,8 +73,11 @@ impl From<PlaneArg> for Plane {
 pub fn run(app: &App, args: &Args) -> Result<u8> {
     let planes = [Plane::from(args.one), Plane::from(args.other)];
     if planes[0] == planes[1] {
-        let others: Vec<&str> =
-            Plane::ALL.iter().filter(|plane| **plane != planes[0]).map(|plane| plane.name()).collect();
+        let others: Vec<&str> = Plane::ALL
+            .iter()
+            .filter(|plane| **plane != planes[0])
+            .map(|plane| plane.name())
+            .collect();
         return Err(Failure::usage(format!("{} is compared with itself", planes[0]))
             .hint(format!("name another one: {}", others.join(", ")))
             .into());
@@ -80,7 +85,8 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     let mut workload = args.facts.read()?;
     args.rules.apply(&mut workload.thresholds)?;
     let facts = (!args.facts.is_empty()).then_some(&workload.facts);
-    let comparison = muster_advise::compare(planes, facts, &workload.thresholds, args.rules.ruleset());
+    let comparison =
+        muster_advise::compare(planes, facts, &workload.thresholds, args.rules.ruleset());
     if args.output.json() {
         app.ui.json(&comparison)?;
         return Ok(0);

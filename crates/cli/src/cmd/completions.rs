@@ -1,5 +1,5 @@
-//! `muster completions`: what clap knows of verbs and options, and jobs by number and name, which the program is asked for while a person
-//! types.
+//! `muster completions`: what clap knows of verbs and options, and jobs by number and name, which
+//! the program is asked for while a person types.
 
 use anyhow::Result;
 use clap::CommandFactory;
@@ -37,8 +37,9 @@ Examples:
 
 /// Print a completion script for a shell
 ///
-/// Completes verbs, options and, in bash, zsh and fish, your jobs by number and name. Where ~/.zshrc calls `compinit` already,
-/// `fpath+=~/.zfunc` alone belongs there, before it. A shell that is started anew has it.
+/// Completes verbs, options and, in bash, zsh and fish, your jobs by number and name. Where
+/// ~/.zshrc calls `compinit` already, `fpath+=~/.zfunc` alone belongs there, before it. A shell
+/// that is started anew has it.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -66,7 +67,8 @@ fn with_jobs(shell: Shell, script: String) -> String {
     }
 }
 
-/// What is registered last wins: the function of clap is called, and jobs are added to what it found.
+/// What is registered last wins: the function of clap is called, and jobs are added to what it
+/// found.
 fn bash() -> String {
     format!(
         r#"
@@ -100,7 +102,9 @@ complete -F _muster_with_jobs -o nosort muster 2>/dev/null || complete -F _muste
 fn zsh(script: &str) -> String {
     let is_job = |line: &str| {
         let line = line.trim_start();
-        [":job -- ", "*::jobs -- "].iter().any(|start| line.trim_start_matches('\'').starts_with(start))
+        [":job -- ", "*::jobs -- "]
+            .iter()
+            .any(|start| line.trim_start_matches('\'').starts_with(start))
     };
     let lines = script.lines().map(|line| match is_job(line) {
         true => line.replacen(":_default'", ":_muster_jobs'", 1),

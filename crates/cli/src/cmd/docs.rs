@@ -1,5 +1,6 @@
-//! `muster __docs`: documents that are generated from what the program itself reads, so that they cannot be wrong:
-//! docs/cli.md from the definitions of the command line, docs/advise.md, docs/check.md and docs/verify.md from the rules.
+//! `muster __docs`: documents that are generated from what the program itself reads, so that they
+//! cannot be wrong: docs/cli.md from the definitions of the command line, docs/advise.md,
+//! docs/check.md and docs/verify.md from the rules.
 
 use std::fmt::Write as _;
 

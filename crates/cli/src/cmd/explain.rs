@@ -9,9 +9,11 @@ use crate::connect;
 use crate::exit::Failure;
 use crate::jobref::JobRef;
 
-/// Say why a job waits, when it starts, and what would start it now; or where it runs, and how good a place that is
+/// Say why a job waits, when it starts, and what would start it now; or where it runs, and how good
+/// a place that is
 ///
-/// A change is offered only if the job, cancelled and submitted anew with it, does start. JSON: an `Explained`.
+/// A change is offered only if the job, cancelled and submitted anew with it, does start. JSON: an
+/// `Explained`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Job, as 3, 3[7] for one element of an array, or by name

@@ -1,4 +1,5 @@
-//! `muster export`: a job as what others run. The script is the one that `muster run --on slurm` hands on, without what Muster keeps of it.
+//! `muster export`: a job as what others run. The script is the one that `muster run --on slurm`
+//! hands on, without what Muster keeps of it.
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -35,8 +36,9 @@ enum Target {
 
 /// Write a job file as a script for sbatch
 ///
-/// The script needs Slurm and bash, and says in its head what it leaves out. No Slurm is needed to make it. What Slurm cannot do is
-/// refused, as `muster run --on slurm` refuses it; what it does otherwise is said on stderr.
+/// The script needs Slurm and bash, and says in its head what it leaves out. No Slurm is needed to
+/// make it. What Slurm cannot do is refused, as `muster run --on slurm` refuses it; what it does
+/// otherwise is said on stderr.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 struct SlurmArgs {
@@ -64,11 +66,12 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
 fn slurm(app: &App, args: &SlurmArgs) -> Result<u8> {
     // 1. The job.
     let text = source::read(&args.file)?;
-    let documents =
-        muster_spec::parse(&text.source, text.file.as_deref(), &Map::new()).map_err(Failure::from)?;
-    let queue = QueueName::from("default");
-    let checked = muster_spec::check_all(&documents, &Site::unknown(UserName::from("nobody"), &queue))
+    let documents = muster_spec::parse(&text.source, text.file.as_deref(), &Map::new())
         .map_err(Failure::from)?;
+    let queue = QueueName::from("default");
+    let checked =
+        muster_spec::check_all(&documents, &Site::unknown(UserName::from("nobody"), &queue))
+            .map_err(Failure::from)?;
     let count = checked.len();
     let checked = chosen(checked, args.document)?;
     // 2. Its script.
@@ -88,7 +91,9 @@ fn slurm(app: &App, args: &SlurmArgs) -> Result<u8> {
         ));
     }
     if checked.verify {
-        app.ui.status("left out: what `verify` looks at before the program starts: it is Muster that looks");
+        app.ui.status(
+            "left out: what `verify` looks at before the program starts: it is Muster that looks",
+        );
     }
     for left_out in &script.left_out {
         app.ui.status(&format!("left out: {left_out}"));
@@ -100,14 +105,19 @@ fn chosen(mut checked: Vec<Checked>, document: Option<u32>) -> Result<Checked, F
     let count = checked.len();
     let index = match document {
         None if count > 1 => {
-            return Err(Failure::usage(format!("the file holds {count} jobs, and a script is one"))
-                .hint("--document 1 takes the first"));
+            return Err(Failure::usage(format!(
+                "the file holds {count} jobs, and a script is one"
+            ))
+            .hint("--document 1 takes the first"));
         }
         None => 0,
         Some(number) => usize::try_from(number - 1).unwrap_or(usize::MAX),
     };
     if index >= count {
-        return Err(Failure::usage(format!("there is no document {}: the file holds {count}", index + 1)));
+        return Err(Failure::usage(format!(
+            "there is no document {}: the file holds {count}",
+            index + 1
+        )));
     }
     Ok(checked.swap_remove(index))
 }
@@ -132,8 +142,11 @@ fn scripted(checked: &Checked) -> Result<Script, Failure> {
     };
     script::render(&source).map_err(|unfit| {
         let what: Vec<&str> = unfit.iter().map(|one| one.what.as_str()).collect();
-        let failure =
-            Failure::usage(format!("Slurm cannot have `{}` as it is: {}", spec.name, what.join("; ")));
+        let failure = Failure::usage(format!(
+            "Slurm cannot have `{}` as it is: {}",
+            spec.name,
+            what.join("; ")
+        ));
         unfit.iter().fold(failure, |failure, one| failure.hint(one.hint.clone()))
     })
 }

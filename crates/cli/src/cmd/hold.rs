@@ -8,8 +8,9 @@ use crate::app::App;
 
 /// Keep waiting jobs from starting
 ///
-/// A job that runs is not stopped. `muster release` undoes it. What an administrator holds of another user's, only an administrator
-/// releases. Filters select as in `muster cancel`. JSON: a list of what it came to per job.
+/// A job that runs is not stopped. `muster release` undoes it. What an administrator holds of
+/// another user's, only an administrator releases. Filters select as in `muster cancel`. JSON: a
+/// list of what it came to per job.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "muster hold [OPTIONS] JOB...\n       muster hold [OPTIONS] FILTER...",

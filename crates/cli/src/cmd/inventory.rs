@@ -1,4 +1,5 @@
-//! `muster inventory`: the cluster file of what there is. It reads and writes down; it never asks Slurm or Kubernetes itself.
+//! `muster inventory`: the cluster file of what there is. It reads and writes down; it never asks
+//! Slurm or Kubernetes itself.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ use crate::exit::{Failure, USAGE};
 use crate::output_files;
 use crate::source;
 
-/// Largest list that is read: kubectl prints some 15 KB for a node, so that this is more than 15,000 of them.
+/// Largest list that is read: kubectl prints some 15 KB for a node, so that this is more than
+/// 15,000 of them.
 const MAX_BYTES: u64 = 256 << 20;
 
 const EXAMPLES: &str = "\
@@ -28,13 +30,14 @@ Examples:
 
 /// Write down what there is as a cluster file
 ///
-/// Without --from it looks at this machine, as the daemon does. With --from it reads what Slurm or Kubernetes prints of its nodes
-/// and finds out by itself which of them it is. The cluster file goes to stdout. docs/inventory.md says what is read from where.
+/// Without --from it looks at this machine, as the daemon does. With --from it reads what Slurm or
+/// Kubernetes prints of its nodes and finds out by itself which of them it is. The cluster file
+/// goes to stdout. docs/inventory.md says what is read from where.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Read nodes from this file in place of this machine; `-` is stdin. `sinfo --json`, `scontrol show nodes --json` or
-    /// `kubectl get nodes -o json`
+    /// Read nodes from this file in place of this machine; `-` is stdin. `sinfo --json`, `scontrol
+    /// show nodes --json` or `kubectl get nodes -o json`
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
     /// Write to this file in place of stdout, which `-` is too
@@ -43,7 +46,8 @@ pub struct Args {
     /// Write over the file if it is there
     #[arg(long, requires = "output")]
     force: bool,
-    /// A topology level, and the Kubernetes label that names a node's domain of it; repeat from the widest to the narrowest
+    /// A topology level, and the Kubernetes label that names a node's domain of it; repeat from the
+    /// widest to the narrowest
     #[arg(long, value_name = "LEVEL=LABEL", requires = "from")]
     level: Vec<Level>,
     /// Keep this Kubernetes label beside pool and zone; may be repeated
@@ -52,7 +56,8 @@ pub struct Args {
     /// Model of the GPUs for which the list names none, such as h100
     #[arg(long, value_name = "MODEL", requires = "from", value_parser = model)]
     gpu: Option<GpuModel>,
-    /// This machine with so many GPUs that do not exist, and none that do: 8, 8:h100, or 2:a100,7:a100-1g.10gb
+    /// This machine with so many GPUs that do not exist, and none that do: 8, 8:h100, or
+    /// 2:a100,7:a100-1g.10gb
     #[arg(long, value_name = "N[:MODEL],..", conflicts_with = "from")]
     virtual_gpus: Option<VirtualGpus>,
 }
@@ -68,16 +73,20 @@ impl FromStr for Level {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, label) =
-            text.split_once('=').filter(|(name, label)| !name.is_empty() && !label.is_empty()).ok_or_else(
-                || "expected a level and a label, such as leaf=network.topology.nvidia.com/leaf".to_owned(),
-            )?;
+        let (name, label) = text
+            .split_once('=')
+            .filter(|(name, label)| !name.is_empty() && !label.is_empty())
+            .ok_or_else(|| {
+                "expected a level and a label, such as leaf=network.topology.nvidia.com/leaf"
+                    .to_owned()
+            })?;
         Ok(Self { name: name.to_owned(), label: label.to_owned() })
     }
 }
 
 fn model(text: &str) -> Result<GpuModel, String> {
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
+    let allowed =
+        |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
     match !text.is_empty() && text.len() <= 64 && text.chars().all(allowed) {
         true => Ok(GpuModel::from(text)),
         false => Err("expected a model of lower-case letters and digits, such as h100".to_owned()),
@@ -98,7 +107,11 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     let out_of_service = found.nodes.iter().filter(|listed| is_out_of_service(listed)).count();
     let notes = ClusterNotes {
         heading: vec![format!("{summary}; written by muster inventory")],
-        nodes: found.nodes.iter().map(|listed| (listed.node.name.clone(), listed.notes.clone())).collect(),
+        nodes: found
+            .nodes
+            .iter()
+            .map(|listed| (listed.node.name.clone(), listed.notes.clone()))
+            .collect(),
     };
     let cluster = Cluster { levels: found.levels, nodes };
     let text = write_cluster(&cluster, &notes).map_err(unwritable)?;
@@ -110,8 +123,9 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     }
     app.ui.status(&summary);
     if out_of_service > 0 {
-        app.ui
-            .warning(&format!("{out_of_service} out of service now; comments in the file say which and why"));
+        app.ui.warning(&format!(
+            "{out_of_service} out of service now; comments in the file say which and why"
+        ));
     }
     found.hints.iter().for_each(|hint| app.ui.hint(hint));
     Ok(0)
@@ -158,9 +172,8 @@ fn this_machine(virtual_gpus: Option<&VirtualGpus>) -> Result<Inventory> {
     let mut notes = Vec::new();
     match (virtual_gpus, node.devices.is_empty()) {
         (Some(_), false) => notes.push("virtual GPUs: no hardware behind them".to_owned()),
-        (None, true) => {
-            notes.push("no GPU was found: neither NVIDIA's driver nor an AMD device answers".to_owned())
-        }
+        (None, true) => notes
+            .push("no GPU was found: neither NVIDIA's driver nor an AMD device answers".to_owned()),
         _ => {}
     }
     let nodes = vec![inventory::declared(node, notes)];

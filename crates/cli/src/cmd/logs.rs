@@ -11,8 +11,9 @@ use crate::jobref::JobRef;
 
 /// Show the output of a task
 ///
-/// What the task wrote to stdout and stderr, as it was written. With --follow, goes on until the task has ended. With --rank all, the
-/// lines of all tasks, each behind the number of its rank: rank by rank, or with --follow as they come.
+/// What the task wrote to stdout and stderr, as it was written. With --follow, goes on until the
+/// task has ended. With --rank all, the lines of all tasks, each behind the number of its rank:
+/// rank by rank, or with --follow as they come.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Job, as 3, 3[7] for one element of an array, or by name

@@ -1,4 +1,5 @@
-//! `muster man`: manual pages in the sections that readers of manuals look for, EXIT STATUS and EXAMPLES among them.
+//! `muster man`: manual pages in the sections that readers of manuals look for, EXIT STATUS and
+//! EXAMPLES among them.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,8 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     command.build();
     match &args.dir {
         Some(dir) => {
-            std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+            std::fs::create_dir_all(dir)
+                .with_context(|| format!("cannot make {}", dir.display()))?;
             write_all(dir, &command, "muster")?;
         }
         None => app.ui.bytes(&page(&command, "muster")?)?,

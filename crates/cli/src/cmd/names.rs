@@ -1,5 +1,5 @@
-//! `muster __names`: numbers and names of jobs for the completion of a shell. Quick, and silent whatever goes wrong: a person is in the
-//! middle of a line.
+//! `muster __names`: numbers and names of jobs for the completion of a shell. Quick, and silent
+//! whatever goes wrong: a person is in the middle of a line.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -30,13 +30,16 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     let Ok(client) = connect::find(&app.global) else { return Ok(0) };
     let user = Some(jobref::own_name().to_string());
     let filter = JobFilter { all: args.all, user, first: Some(MOST), ..JobFilter::default() };
-    let Ok(Ok(list)) = tokio::time::timeout(PATIENCE, client.jobs(filter)).await else { return Ok(0) };
+    let Ok(Ok(list)) = tokio::time::timeout(PATIENCE, client.jobs(filter)).await else {
+        return Ok(0);
+    };
     let mut words = String::new();
     let mut names = BTreeSet::new();
     for job in &list.jobs {
         let _ = writeln!(words, "{}", job.job);
         // What a shell would have to quote is completed by its number.
-        let is_plain = job.name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        let is_plain =
+            job.name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
         if is_plain && names.insert(&job.name) {
             let _ = writeln!(words, "{}", job.name);
         }

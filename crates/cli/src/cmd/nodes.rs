@@ -15,7 +15,8 @@ use crate::exit::Failure;
 
 /// List nodes and their GPUs, or take nodes and GPUs out of service
 ///
-/// Virtual GPUs are marked as virtual; GPUs that a foreign process uses are not given away. JSON: a `NodeList`.
+/// Virtual GPUs are marked as virtual; GPUs that a foreign process uses are not given away. JSON: a
+/// `NodeList`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -28,7 +29,8 @@ pub struct Args {
 enum Action {
     /// Start nothing new on a node, or on some of its GPUs; what runs goes on
     ///
-    /// With `--at` or `--in`, what ends before that time, its limit and grace counted, still starts there.
+    /// With `--at` or `--in`, what ends before that time, its limit and grace counted, still starts
+    /// there.
     Drain(Drain),
     /// Take a drained node, or drained GPUs, back
     Resume {
@@ -127,7 +129,8 @@ pub fn parse_at(text: &str) -> Result<At, String> {
     match time {
         Some(time) => Ok(At::TimeOfDay(time)),
         None => parse_instant(text).map(At::Instant).map_err(|_| {
-            "expected a time of day such as 18:00, or an instant such as 2026-08-01T06:00:00Z".to_owned()
+            "expected a time of day such as 18:00, or an instant such as 2026-08-01T06:00:00Z"
+                .to_owned()
         }),
     }
 }
@@ -144,8 +147,9 @@ mod tests {
     #[test]
     fn a_time_of_day_is_the_next_one() {
         let now: jiff::Zoned = "2026-11-20T12:00:00+00:00[UTC]".parse().unwrap();
-        let millis =
-            |text: &str| Time(text.parse::<jiff::Timestamp>().unwrap().as_millisecond().unsigned_abs());
+        let millis = |text: &str| {
+            Time(text.parse::<jiff::Timestamp>().unwrap().as_millisecond().unsigned_abs())
+        };
         for (text, expected) in [
             ("18:00", "2026-11-20T18:00:00Z"),
             ("12:00", "2026-11-21T12:00:00Z"),

@@ -14,8 +14,8 @@ use crate::exit::Failure;
 
 /// Show on the real engine what a claim about scheduling comes to
 ///
-/// Nothing is run and no daemon is needed: the engine that schedules jobs decides here about a pool that exists only for
-/// the question. The same question always gets the same answer.
+/// Nothing is run and no daemon is needed: the engine that schedules jobs decides here about a pool
+/// that exists only for the question. The same question always gets the same answer.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -29,16 +29,17 @@ enum Claim {
 
 /// Pods placed one by one can deadlock; gangs placed whole cannot
 ///
-/// Gangs contend for one pool of GPUs. A gang runs only when all its pods hold GPUs, and nobody gives a GPU back before. Each
-/// order of arrivals is put to the engine twice: pod by pod, where every pod is a job of its own, as a scheduler without gangs
-/// sees it; and with gang admission, where a gang is submitted whole when its first pod arrives.
+/// Gangs contend for one pool of GPUs. A gang runs only when all its pods hold GPUs, and nobody
+/// gives a GPU back before. Each order of arrivals is put to the engine twice: pod by pod, where
+/// every pod is a job of its own, as a scheduler without gangs sees it; and with gang admission,
+/// where a gang is submitted whole when its first pod arrives.
 ///
-/// Verdicts: deadlock (incomplete gangs hold GPUs, no further pod can have one, nothing runs), waste (something runs, and an
-/// incomplete gang holds GPUs), whole (no incomplete gang holds any GPU), open (a pod that has not arrived would still get a
-/// GPU, so the rest of the order decides).
+/// Verdicts: deadlock (incomplete gangs hold GPUs, no further pod can have one, nothing runs),
+/// waste (something runs, and an incomplete gang holds GPUs), whole (no incomplete gang holds any
+/// GPU), open (a pod that has not arrived would still get a GPU, so the rest of the order decides).
 ///
-/// JSON: a `GangProof`, with --all-orders a `GangOrders`, with --sweep a `GangSweep`; numbers of orders are exact integers of up
-/// to 38 digits. Exits 0 whenever it answers, whatever the answer.
+/// JSON: a `GangProof`, with --all-orders a `GangOrders`, with --sweep a `GangSweep`; numbers of
+/// orders are exact integers of up to 38 digits. Exits 0 whenever it answers, whatever the answer.
 #[derive(Debug, clap::Args)]
 struct GangArgs {
     /// GPUs of the pool, at most 128
@@ -48,7 +49,8 @@ struct GangArgs {
     #[arg(long, value_name = "PODS,...", value_delimiter = ',', default_value = "5,5",
           allow_negative_numbers = true, value_parser = whole(0, u32::MAX))]
     need: Vec<u32>,
-    /// Arrivals, one letter per pod, as abab; without it the gangs take turns until all have arrived
+    /// Arrivals, one letter per pod, as abab; without it the gangs take turns until all have
+    /// arrived
     #[arg(long, value_name = "LETTERS")]
     order: Option<String>,
     /// GPUs that each pod asks for
@@ -96,7 +98,8 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     let Claim::Gang(args) = &args.claim;
     let json = args.output.json();
     if args.sweep {
-        let found = sweep(args.pools.0.clone(), args.sizes.0.clone(), args.gpus_per_pod).map_err(swept)?;
+        let found =
+            sweep(args.pools.0.clone(), args.sizes.0.clone(), args.gpus_per_pod).map_err(swept)?;
         match json {
             true => app.ui.json(&found)?,
             false => app.ui.data(&prove::sweep(&found, &app.ui.style()))?,
@@ -112,7 +115,8 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         }
         return Ok(0);
     }
-    let order = args.order.as_ref().map(|letters| scenario.order(letters)).transpose().map_err(wrong)?;
+    let order =
+        args.order.as_ref().map(|letters| scenario.order(letters)).transpose().map_err(wrong)?;
     let proof = walk(&scenario, &order.unwrap_or_else(|| scenario.in_turns()))?;
     match json {
         true => app.ui.json(&proof)?,
@@ -127,8 +131,10 @@ fn wrong(error: ScenarioError) -> Failure {
 
 fn counted(error: CountError) -> Failure {
     match error {
-        CountError::TooManyOrders { .. } | CountError::TooManySteps => Failure::usage(error.to_string())
-            .hint("fewer or smaller gangs; a single order, with `--order`, has no such limit"),
+        CountError::TooManyOrders { .. } | CountError::TooManySteps => {
+            Failure::usage(error.to_string())
+                .hint("fewer or smaller gangs; a single order, with `--order`, has no such limit")
+        }
         CountError::World(_) => Failure::new(error.to_string()),
     }
 }
@@ -137,6 +143,8 @@ fn swept(error: SweepError) -> Failure {
     match error {
         SweepError::Scenario(error) => wrong(error),
         SweepError::Count(error @ CountError::World(_)) => counted(error),
-        SweepError::Count(error) => Failure::usage(error.to_string()).hint("narrow `--pools` or `--sizes`"),
+        SweepError::Count(error) => {
+            Failure::usage(error.to_string()).hint("narrow `--pools` or `--sizes`")
+        }
     }
 }

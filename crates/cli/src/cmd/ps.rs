@@ -15,8 +15,8 @@ use crate::watch::{Until, Watch};
 
 /// List jobs
 ///
-/// Jobs that wait or run; with --all also those that have ended. On a terminal at most 200 rows are shown, active jobs first, and how
-/// many more match; --limit shows others. JSON: a `JobList`.
+/// Jobs that wait or run; with --all also those that have ended. On a terminal at most 200 rows are
+/// shown, active jobs first, and how many more match; --limit shows others. JSON: a `JobList`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Also jobs that have ended
@@ -66,7 +66,9 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
         ..JobFilter::default()
     };
     if args.watch {
-        return Watch::new(app, &client, Tracker::filtered(&client, filter), Until::Interrupted).run().await;
+        return Watch::new(app, &client, Tracker::filtered(&client, filter), Until::Interrupted)
+            .run()
+            .await;
     }
     let list = client.jobs(filter).await.map_err(Failure::from)?;
     let more = list.matched.unwrap_or(0).saturating_sub(list.jobs.len() as u64);
@@ -82,7 +84,8 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
         app.ui.data(&ps::jobs(&list.jobs, &[], list.now, &app.ui.style()))?;
         if more > 0 {
             app.ui.status(&format!("and {}", count(more, "more job")));
-            app.ui.hint("`--limit 0` shows all; --user, --queue, --state and --name narrow the list");
+            app.ui
+                .hint("`--limit 0` shows all; --user, --queue, --state and --name narrow the list");
         }
     }
     Ok(0)

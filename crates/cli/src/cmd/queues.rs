@@ -14,11 +14,12 @@ use crate::source;
 
 /// List queues, or replace them
 ///
-/// GPUs in use and quota, what waits and runs, and the share that orders a queue among its siblings (lowest goes first).
-/// JSON: a `QueueList`.
+/// GPUs in use and quota, what waits and runs, and the share that orders a queue among its siblings
+/// (lowest goes first). JSON: a `QueueList`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Replace the tree by that of a queue file; - is stdin. Jobs of queues that are gone move to the default queue
+    /// Replace the tree by that of a queue file; - is stdin. Jobs of queues that are gone move to
+    /// the default queue
     #[arg(long, value_name = "FILE")]
     set: Option<PathBuf>,
     #[command(flatten)]

@@ -8,8 +8,9 @@ use crate::app::App;
 
 /// Let held jobs start
 ///
-/// Undoes `muster hold` and `run --hold`, but not the hold of an administrator: `muster explain` says who holds a job. An
-/// administrator releases that first, and the user's own hold after it. Filters select as in `muster cancel`. JSON: a list of what it came to per job.
+/// Undoes `muster hold` and `run --hold`, but not the hold of an administrator: `muster explain`
+/// says who holds a job. An administrator releases that first, and the user's own hold after it.
+/// Filters select as in `muster cancel`. JSON: a list of what it came to per job.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "muster release [OPTIONS] JOB...\n       muster release [OPTIONS] FILTER...",

@@ -8,7 +8,8 @@ use crate::app::App;
 
 /// Run jobs again from the start
 ///
-/// A running job is stopped first; one that has ended is revived while the daemon still holds it. Filters select as in `muster cancel`. JSON: a list of what it came to per job.
+/// A running job is stopped first; one that has ended is revived while the daemon still holds it.
+/// Filters select as in `muster cancel`. JSON: a list of what it came to per job.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "muster requeue [OPTIONS] JOB...\n       muster requeue [OPTIONS] FILTER...",

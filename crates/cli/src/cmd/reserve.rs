@@ -13,8 +13,9 @@ use crate::exit::Failure;
 
 /// Set nodes or GPUs aside for some users over a stretch of time, or list what is
 ///
-/// Without a name it lists all reservations; JSON: a `WindowList`. Jobs run in one with `--reservation NAME`, and only in
-/// it. Until it begins, others run there what ends in time. docs/reservations.md says more.
+/// Without a name it lists all reservations; JSON: a `WindowList`. Jobs run in one with
+/// `--reservation NAME`, and only in it. Until it begins, others run there what ends in time.
+/// docs/reservations.md says more.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").args(["nodes", "gpus"]))]
 pub struct Args {
@@ -33,7 +34,8 @@ pub struct Args {
     /// Model of these GPUs; by default any
     #[arg(long, value_name = "MODEL", requires = "gpus")]
     gpu: Option<String>,
-    /// When it begins: `18:00` is the next such time here, or `2026-08-01T06:00:00Z`; by default now
+    /// When it begins: `18:00` is the next such time here, or `2026-08-01T06:00:00Z`; by default
+    /// now
     #[arg(long = "start", value_name = "TIME", value_parser = parse_at, conflicts_with = "after", id = "at", requires = "name")]
     start: Option<At>,
     /// Or so much later: `2h`
@@ -88,7 +90,8 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
 
 fn request(args: &Args) -> Result<ReserveRequest> {
     let now = jiff::Zoned::now();
-    let missing = |what: &str, hint: &str| Failure::usage(format!("it does not say {what}")).hint(hint);
+    let missing =
+        |what: &str, hint: &str| Failure::usage(format!("it does not say {what}")).hint(hint);
     if args.nodes.is_empty() && args.gpus.is_none() {
         return Err(missing("what to set aside", "`--nodes node[01-04]`, or `--gpus 8`").into());
     }

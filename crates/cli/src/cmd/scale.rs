@@ -14,8 +14,8 @@ use crate::jobref::JobRef;
 
 /// Change how many replicas a service has
 ///
-/// Of 2..6, two are the service's own, and up to four more run in what is idle. Replicas beyond the new ceiling are stopped,
-/// the last ones first; the others go on as they are.
+/// Of 2..6, two are the service's own, and up to four more run in what is idle. Replicas beyond the
+/// new ceiling are stopped, the last ones first; the others go on as they are.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The service, by number or name
@@ -58,7 +58,8 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
         return Err(Failure::usage("one replica cannot be scaled; name the service").into());
     }
     let Replicas { floor, ceiling } = args.replicas;
-    let response = client.scale(target.job, &ScaleRequest { floor, ceiling }).await.map_err(Failure::from)?;
+    let response =
+        client.scale(target.job, &ScaleRequest { floor, ceiling }).await.map_err(Failure::from)?;
     match args.output.json() {
         true => app.ui.json(&Scaled { job: target.job.0, message: response.message })?,
         false => app.ui.data(&format!("{}: {}\n", target.text(), response.message))?,

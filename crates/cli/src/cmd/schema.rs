@@ -15,7 +15,8 @@ use crate::app::App;
 
 /// Print the JSON Schema of a file that Muster reads, or of an answer that it gives
 ///
-/// For editors that complete and check YAML, and for programs that read answers. The same schemas are in docs/schema.
+/// For editors that complete and check YAML, and for programs that read answers. The same schemas
+/// are in docs/schema.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What it describes

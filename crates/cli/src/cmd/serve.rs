@@ -1,4 +1,5 @@
-//! `muster serve`: the daemon, in the foreground or (hidden) as the background daemon that `run` starts.
+//! `muster serve`: the daemon, in the foreground or (hidden) as the background daemon that `run`
+//! starts.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -9,7 +10,8 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use muster_daemon::{
-    Declared, Mode, Paths, ServeError, ServeOptions, Settings, VirtualGpus, accept_older_state, serve,
+    Declared, Mode, Paths, ServeError, ServeOptions, Settings, VirtualGpus, accept_older_state,
+    serve,
 };
 use muster_model::{Bytes, Span};
 use muster_spec::quantity::{parse_bytes, parse_span};
@@ -23,22 +25,24 @@ use crate::exit::Failure;
 
 /// Run the daemon in the foreground
 ///
-/// `muster run` starts one by itself where none is running. Ctrl-C and SIGTERM stop it; jobs that run go on, and the next daemon
-/// finds them. With --system, as root, all users of the machine share it: each job runs as its submitter. The daemon that another
-/// command starts has the settings of the last `muster serve`.
+/// `muster run` starts one by itself where none is running. Ctrl-C and SIGTERM stop it; jobs that
+/// run go on, and the next daemon finds them. With --system, as root, all users of the machine
+/// share it: each job runs as its submitter. The daemon that another command starts has the
+/// settings of the last `muster serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Serve all users of this machine (as root)
     #[arg(long)]
     system: bool,
-    /// Have this many GPUs that do not exist, and none that do: 8, 8:h100, or 2:a100,7:a100-1g.10gb. Kept for later starts;
-    /// 0 takes it back
+    /// Have this many GPUs that do not exist, and none that do: 8, 8:h100, or
+    /// 2:a100,7:a100-1g.10gb. Kept for later starts; 0 takes it back
     #[arg(long, value_name = "N[:MODEL],..")]
     virtual_gpus: Option<VirtualGpus>,
     /// Queue file; without one there is one queue without limits
     #[arg(long, value_name = "FILE")]
     queues: Option<PathBuf>,
-    /// Time limit of jobs that name none, where the queue file names none; without one they are endless
+    /// Time limit of jobs that name none, where the queue file names none; without one they are
+    /// endless
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     default_time: Option<Span>,
     /// Keep ended jobs and their logs this long; 30d by default
@@ -47,18 +51,20 @@ pub struct Args {
     /// Keep at most this many ended jobs, whatever their age; 100000 by default
     #[arg(long, value_name = "N")]
     keep_jobs: Option<u64>,
-    /// Keep at most this much of each task's output: its beginning and its end; 64MiB by default, 0 for no limit
+    /// Keep at most this much of each task's output: its beginning and its end; 64MiB by default, 0
+    /// for no limit
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     log_limit: Option<Bytes>,
-    /// Let each task have at most this many processes and threads at a time; by default 16384, or a quarter of what the
-    /// kernel allows if that is less; 0 for no limit
+    /// Let each task have at most this many processes and threads at a time; by default 16384, or a
+    /// quarter of what the kernel allows if that is less; 0 for no limit
     #[arg(long, value_name = "N")]
     max_processes: Option<u32>,
-    /// After a restore of an older database: accept it as the state, and exit. New jobs get numbers above all that are on disk;
-    /// running tasks that the database does not know are left alone
+    /// After a restore of an older database: accept it as the state, and exit. New jobs get numbers
+    /// above all that are on disk; running tasks that the database does not know are left alone
     #[arg(long, conflicts_with_all = ["background", "virtual_gpus", "queues"])]
     accept_older_state: bool,
-    /// Start a daemon of your own although this machine has a shared one: both then give the same devices away
+    /// Start a daemon of your own although this machine has a shared one: both then give the same
+    /// devices away
     #[arg(long, conflicts_with = "system")]
     beside_shared: bool,
     /// Detach, log to a file, and write a byte to stdout when listening
@@ -81,7 +87,8 @@ pub fn run(args: &Args) -> Result<u8> {
         }
         true => {
             // The one who started us reads our stdout: a byte when we listen, else why we do not.
-            let answer: OwnedFd = rustix::io::dup(std::io::stdout()).context("cannot keep the way back")?;
+            let answer: OwnedFd =
+                rustix::io::dup(std::io::stdout()).context("cannot keep the way back")?;
             if let Err(error) = background(args, &answer) {
                 let _ = File::from(answer).write_all(told(&error).as_bytes());
                 return Err(error);
@@ -130,7 +137,11 @@ fn start(args: &Args, paths: &Paths, ready: Option<OwnedFd>) -> Result<()> {
         max_processes: args.max_processes,
     };
     let options = ServeOptions {
-        settings: if args.as_last_time { Settings::OfLastServe } else { Settings::Exactly(declared) },
+        settings: if args.as_last_time {
+            Settings::OfLastServe
+        } else {
+            Settings::Exactly(declared)
+        },
         mode: if args.system { Mode::System } else { Mode::Personal },
         virtual_gpus: args.virtual_gpus.clone(),
         queues_file: args.queues.clone(),
@@ -198,7 +209,8 @@ where
         Failure::usage(format!("MUSTER_LOG is `{wanted}`: {error}"))
             .hint("such as info, or info,muster_daemon=debug")
     })?;
-    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false).with_target(false);
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false).with_target(false);
     tracing_subscriber::registry().with(targets).with(lines).init();
     Ok(())
 }

@@ -11,8 +11,8 @@ use crate::jobref::JobRef;
 
 /// Show a job in full
 ///
-/// What it asked for, what it runs where, how its tasks ended, where its logs are, and what of its isolation is enforced. JSON: a
-/// `JobDetail`.
+/// What it asked for, what it runs where, how its tasks ended, where its logs are, and what of its
+/// isolation is enforced. JSON: a `JobDetail`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Job, as 3, 3[7] for one element of an array, or by name

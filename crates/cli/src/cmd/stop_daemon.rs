@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Stop the daemon; jobs that run go on
 ///
-/// Running jobs belong to supervisor processes of their own: the next daemon finds them again, with their true exit codes.
+/// Running jobs belong to supervisor processes of their own: the next daemon finds them again, with
+/// their true exit codes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Cancel every job first, and wait until they have ended
@@ -37,20 +38,26 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     if args.cancel {
         // Who may not stop it must not lose jobs on the way to being told so.
         if info.mode == Mode::System.word() && !jobref::is_admin() {
-            let message =
-                format!("only root and members of {ADMIN_GROUP} may stop the daemon of this machine");
-            return Err(Failure::new(message).hint("`muster cancel JOB` ends jobs of yours").into());
+            let message = format!(
+                "only root and members of {ADMIN_GROUP} may stop the daemon of this machine"
+            );
+            return Err(Failure::new(message)
+                .hint("`muster cancel JOB` ends jobs of yours")
+                .into());
         }
         cancel_all(app, &client).await?;
     }
     let left = client.jobs(JobFilter::default()).await.map_err(Failure::from)?.jobs;
     client.stop_daemon().await.map_err(Failure::from)?;
-    let ended =
-        tokio::task::spawn_blocking(move || ended(info.pid)).await.context("the wait was cut short")??;
+    let ended = tokio::task::spawn_blocking(move || ended(info.pid))
+        .await
+        .context("the wait was cut short")??;
     if !ended {
-        return Err(
-            Failure::new(format!("the daemon (pid {}) was asked to stop and still runs", info.pid)).into()
-        );
+        return Err(Failure::new(format!(
+            "the daemon (pid {}) was asked to stop and still runs",
+            info.pid
+        ))
+        .into());
     }
     app.ui.status(&match left.len() {
         0 => "stopped".to_owned(),
@@ -70,13 +77,17 @@ async fn cancel_all(app: &App, client: &Client) -> Result<()> {
         super::act_on(client, Target { job: *job, index: None }, Action::Cancel).await?;
     }
     if !jobs.is_empty() {
-        app.ui.status(&format!("cancelled {}", muster_report::amount::count(jobs.len() as u64, "job")));
+        app.ui.status(&format!(
+            "cancelled {}",
+            muster_report::amount::count(jobs.len() as u64, "job")
+        ));
         Tracker::of(client, &jobs).until_ended().await?;
     }
     Ok(())
 }
 
-/// Whether the process is gone, at the latest when patience is. The kernel tells; nothing is polled.
+/// Whether the process is gone, at the latest when patience is. The kernel tells; nothing is
+/// polled.
 fn ended(pid: u32) -> Result<bool> {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return Ok(true);

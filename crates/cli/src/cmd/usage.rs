@@ -10,7 +10,8 @@ use crate::exit::Failure;
 
 /// Show what users consumed
 ///
-/// GPU-hours held, and how much of that still counts for fair share now (it halves with time). JSON: a `UsageList`.
+/// GPU-hours held, and how much of that still counts for fair share now (it halves with time).
+/// JSON: a `UsageList`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -15,8 +15,8 @@ use crate::track::{self, PATIENCE, Tracker};
 
 /// Wait until jobs have ended
 ///
-/// Ends with the exit code of the first job, in the order given, that did not succeed; see `muster help` for codes that are
-/// not the job's own. JSON: a list of `JobView`.
+/// Ends with the exit code of the first job, in the order given, that did not succeed; see `muster
+/// help` for codes that are not the job's own. JSON: a list of `JobView`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Jobs, as 3, 3[7] for one element of an array, or by name
@@ -54,9 +54,13 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
         app.ui.json(&rows)?;
     } else {
         for (row, target) in rows.iter().zip(&targets) {
-            let outcome =
-                row.elements.iter().filter_map(|element| element.outcome.as_ref()).find(|o| !o.is_success());
-            let why = outcome.map_or(String::new(), |outcome| format!(": {}", clean(&outcome.to_string())));
+            let outcome = row
+                .elements
+                .iter()
+                .filter_map(|element| element.outcome.as_ref())
+                .find(|o| !o.is_success());
+            let why = outcome
+                .map_or(String::new(), |outcome| format!(": {}", clean(&outcome.to_string())));
             app.ui.data(&format!("{}: {}{why}\n", target.text(), row.state.word()))?;
         }
     }
@@ -84,7 +88,9 @@ async fn narrow(client: &Client, target: Target, rows: &[JobView]) -> Result<Opt
     row.state = match row.elements.first() {
         Some(element) => element.state,
         // Not among those that the view holds: it waits, or it has ended.
-        None => client.explain(target.job, Some(index)).await.map_err(Failure::from)?.explanation.state,
+        None => {
+            client.explain(target.job, Some(index)).await.map_err(Failure::from)?.explanation.state
+        }
     };
     Ok(Some(row))
 }

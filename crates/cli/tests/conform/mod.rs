@@ -1,5 +1,6 @@
-//! What every place to run keeps to, as a user sees it: the same job file and the same verbs come to the same on this machine and on Slurm.
-//! Each test is run by the tests of both. Nothing here may know where it runs.
+//! What every place to run keeps to, as a user sees it: the same job file and the same verbs come
+//! to the same on this machine and on Slurm. Each test is run by the tests of both. Nothing here
+//! may know where it runs.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -100,7 +101,10 @@ pub fn an_exit_code_is_passed_on(place: &dyn Place) {
     let badly = submit(place, "name: badly\nrun: echo it did not >&2; exit 3\n")[0];
     assert_eq!(waited(place, well), 0);
     assert_eq!(waited(place, badly), 3);
-    assert_eq!((&job(place, well)["state"], &job(place, badly)["state"]), (&"done".into(), &"failed".into()));
+    assert_eq!(
+        (&job(place, well)["state"], &job(place, badly)["state"]),
+        (&"done".into(), &"failed".into())
+    );
     assert_eq!(log(place, well, 0), "it went well\n");
     assert_eq!(log(place, badly, 0), "it did not\n");
 }
@@ -120,20 +124,26 @@ pub fn every_rank_knows_its_place(place: &dyn Place) {
     for rank in 0..4 {
         let text = log(place, number, rank);
         let words: Vec<&str> = text.split_whitespace().collect();
-        let [own, world, local, node, task, master @ ..] = words.as_slice() else { panic!("{text}") };
+        let [own, world, local, node, task, master @ ..] = words.as_slice() else {
+            panic!("{text}")
+        };
         assert_eq!(
             (*own, *world, *task),
             (rank.to_string().as_str(), "4", rank.to_string().as_str()),
             "{text}"
         );
-        assert!(local.parse::<u32>().unwrap() <= rank && node.parse::<u32>().unwrap() <= rank, "{text}");
+        assert!(
+            local.parse::<u32>().unwrap() <= rank && node.parse::<u32>().unwrap() <= rank,
+            "{text}"
+        );
         masters.insert(master.join(" "));
     }
     assert_eq!(masters, BTreeSet::from(["addr port".to_owned()]));
 }
 
 pub fn ranks_see_devices_of_their_own(place: &dyn Place) {
-    let text = "name: devices\nnodes: 1\ntasks-per-node: 4\ngpus: 8\nrun: echo $CUDA_VISIBLE_DEVICES\n";
+    let text =
+        "name: devices\nnodes: 1\ntasks-per-node: 4\ngpus: 8\nrun: echo $CUDA_VISIBLE_DEVICES\n";
     let number = submit(place, text)[0];
     let none = submit(place, "name: no-device\nrun: 'echo \"[$CUDA_VISIBLE_DEVICES]\"'\n")[0];
     assert_eq!((waited(place, number), waited(place, none)), (0, 0));
@@ -142,7 +152,10 @@ pub fn ranks_see_devices_of_their_own(place: &dyn Place) {
         let text = log(place, number, rank);
         let own: Vec<&str> = text.trim().split(',').collect();
         assert_eq!(own.len(), 2, "rank {rank}: {text}");
-        assert!(own.iter().all(|device| seen.insert((*device).to_owned())), "rank {rank} shares: {text}");
+        assert!(
+            own.iter().all(|device| seen.insert((*device).to_owned())),
+            "rank {rank} shares: {text}"
+        );
     }
     assert_eq!(log(place, none, 0), "[]\n");
 }
@@ -158,8 +171,10 @@ pub fn a_gang_starts_whole_or_waits(place: &dyn Place) {
         ),
     )[0];
     reaches(place, first, "running");
-    let second =
-        submit(place, &format!("name: second\n{}\ntime: 5m\nrun: echo started\n", place.all_of_it()))[0];
+    let second = submit(
+        place,
+        &format!("name: second\n{}\ntime: 5m\nrun: echo started\n", place.all_of_it()),
+    )[0];
     // 1. Nothing of it runs, and why is said.
     reaches(place, second, "pending");
     let mut explained = Value::Null;
@@ -250,7 +265,8 @@ fn acted(place: &dyn Place, words: &[&str]) -> Vec<u64> {
 }
 
 pub fn many_jobs_are_selected_alike_by_every_verb(place: &dyn Place) {
-    let held = |name: &str| submit(place, &format!("name: {name}\nhold: true\nrun: exec sleep 300\n"))[0];
+    let held =
+        |name: &str| submit(place, &format!("name: {name}\nhold: true\nrun: exec sleep 300\n"))[0];
     let sweep = [held("sel-sweep-1"), held("sel-sweep-2"), held("sel-sweep-3")];
     let other = held("sel-other");
     let run = submit(place, "name: sel-runs\ntime: 5m\nrun: exec sleep 300\n")[0];
@@ -346,7 +362,8 @@ pub fn the_other_verbs_answer(place: &dyn Place) {
     cancel(place, &[number]);
 }
 
-/// The job is written as it is documented: a shell runs the program, and does not handle the signal.
+/// The job is written as it is documented: a shell runs the program, and does not handle the
+/// signal.
 pub fn a_program_in_a_shell_is_asked_to_save_and_the_shell_survives(place: &dyn Place) {
     let gate = place.folder().join("may-end");
     let program = place.folder().join("saves.sh");

@@ -80,7 +80,8 @@ fn a_process_that_ignores_sigterm_is_killed_after_its_grace() {
 fn one_element_of_an_array_can_be_cancelled() {
     let home = Home::with_gpus(4);
     let gate = home.gate("go");
-    let job = home.sh("--gpus 1 --array 0-2 --grace 1s", &format!("echo > up.$MUSTER_ARRAY_INDEX; {gate}"));
+    let job = home
+        .sh("--gpus 1 --array 0-2 --grace 1s", &format!("echo > up.$MUSTER_ARRAY_INDEX; {gate}"));
     home.until("all run", || (0..3).all(|index| home.path(&format!("up.{index}")).exists()));
     home.words(&format!("cancel {job}[1]")).ok();
     home.until("one has ended", || home.job(job).array.is_some_and(|array| array.failed == 1));
@@ -92,7 +93,8 @@ fn one_element_of_an_array_can_be_cancelled() {
 #[test]
 fn a_drained_node_takes_nothing_new() {
     let home = Home::with_gpus(1);
-    let name = home.words("nodes --json").json::<muster_api::types::NodeList>().nodes[0].name.to_string();
+    let name =
+        home.words("nodes --json").json::<muster_api::types::NodeList>().nodes[0].name.to_string();
     home.words(&format!("nodes drain {name} --reason maintenance")).ok();
     assert!(home.words("nodes").ok().stdout.contains("drained"));
     let job = home.run("--gpus 1", &["true"]);

@@ -1,4 +1,5 @@
-//! `muster check slurm` on files, as a user asks for it. What each rule finds is tested where the rules are.
+//! `muster check slurm` on files, as a user asks for it. What each rule finds is tested where the
+//! rules are.
 
 use serde_json::Value;
 
@@ -44,8 +45,9 @@ fn a_folder_is_read_with_what_it_includes_and_findings_name_their_line() {
     }
     assert!(!text.contains("devices-not-constrained"), "{text}");
     let all = home.words("check slurm --conf etc --all").code(1).stdout;
-    let needed =
-        |line: &str| line.contains("devices-not-constrained") && line.ends_with("`scontrol show config`");
+    let needed = |line: &str| {
+        line.contains("devices-not-constrained") && line.ends_with("`scontrol show config`")
+    };
     assert!(all.lines().any(needed), "{all}");
 }
 
@@ -55,7 +57,10 @@ fn json_keeps_to_its_schema_and_sarif_names_lines() {
     let run = home.words("check slurm --conf etc --json").code(1);
     let schema: Value = home.words("schema check-report").json();
     let report: Value = serde_json::from_str(&run.stdout).unwrap();
-    jsonschema::validator_for(&schema).unwrap().validate(&report).unwrap_or_else(|error| panic!("{error}"));
+    jsonschema::validator_for(&schema)
+        .unwrap()
+        .validate(&report)
+        .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(report["subject"], "slurm");
     assert!(rules(&run).contains(&"gres-count-differs".to_owned()));
 
@@ -89,11 +94,15 @@ fn what_the_baseline_holds_no_longer_counts() {
 #[test]
 fn nodes_of_kubernetes_come_from_a_pipe() {
     let home = site();
-    let run = home
-        .with_stdin(&["check", "slurm", "--conf", "etc", "--json", "--kubernetes-nodes", "-"], "node/n2\n");
+    let run = home.with_stdin(
+        &["check", "slurm", "--conf", "etc", "--json", "--kubernetes-nodes", "-"],
+        "node/n2\n",
+    );
     assert!(rules(&run.code(1)).contains(&"nodes-also-in-kubernetes".to_owned()));
-    let run = home
-        .with_stdin(&["check", "slurm", "--conf", "etc", "--json", "--kubernetes-nodes", "-"], "node/k2\n");
+    let run = home.with_stdin(
+        &["check", "slurm", "--conf", "etc", "--json", "--kubernetes-nodes", "-"],
+        "node/k2\n",
+    );
     assert!(!rules(&run.code(1)).contains(&"nodes-also-in-kubernetes".to_owned()));
     home.with_stdin(&["check", "slurm", "--conf", "etc", "--kubernetes-nodes", "-"], "{}").code(2);
 }
@@ -103,7 +112,10 @@ fn rules_are_listed_and_explained() {
     let home = Home::new();
     let list = home.words("check slurm --rules").ok().stdout;
     assert!(list.lines().count() >= 35, "{list}");
-    assert!(list.lines().any(|line| line.starts_with("no-backfill ") && line.contains(" high ")), "{list}");
+    assert!(
+        list.lines().any(|line| line.starts_with("no-backfill ") && line.contains(" high ")),
+        "{list}"
+    );
     let said = home.words("check slurm --explain no-backfill").ok().stdout;
     assert!(said.contains("slurm.conf(5), SchedulerType"), "{said}");
     let unknown = home.words("check slurm --explain no-such-rule").code(2).stderr;
@@ -134,8 +146,12 @@ fn mistakes_are_said_with_the_next_step() {
 #[test]
 fn without_slurm_the_next_step_is_offered() {
     let home = Home::new();
-    let output = home.command(&["check", "slurm"]).env("PATH", home.path("empty")).output().unwrap();
+    let output =
+        home.command(&["check", "slurm"]).env("PATH", home.path("empty")).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr.contains("scontrol is not installed here") && stderr.contains("--conf"), "{stderr}");
+    assert!(
+        stderr.contains("scontrol is not installed here") && stderr.contains("--conf"),
+        "{stderr}"
+    );
 }

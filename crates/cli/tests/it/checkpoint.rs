@@ -4,8 +4,8 @@ use muster_model::view::State;
 
 use crate::home::Home;
 
-/// Saves when asked, as `step N` with N counting, and holds until it is let go. The inner shell ignores the signal, as a
-/// program that a training script starts should.
+/// Saves when asked, as `step N` with N counting, and holds until it is let go. The inner shell
+/// ignores the signal, as a program that a training script starts should.
 fn saves(home: &Home) -> String {
     let gate = home.gate("go");
     format!(
@@ -27,7 +27,10 @@ fn a_job_says_unasked_that_its_progress_is_saved_and_show_knows() {
     );
     // Nobody said how it is asked.
     let refused = home.words(&format!("checkpoint {job}")).code(1).stderr;
-    assert!(refused.contains("takes no checkpoint signal") && refused.contains("hint: "), "{refused}");
+    assert!(
+        refused.contains("takes no checkpoint signal") && refused.contains("hint: "),
+        "{refused}"
+    );
     home.open("go");
     home.words(&format!("wait {job}")).ok();
     assert_eq!(
@@ -40,7 +43,10 @@ fn a_job_says_unasked_that_its_progress_is_saved_and_show_knows() {
 #[test]
 fn a_job_that_is_asked_answers() {
     let home = Home::with_gpus(1);
-    home.write("job.yaml", &format!("gpus: 1\ncheckpoint: {{grace: 50s}}\nrun: |\n  {}\n", saves(&home)));
+    home.write(
+        "job.yaml",
+        &format!("gpus: 1\ncheckpoint: {{grace: 50s}}\nrun: |\n  {}\n", saves(&home)),
+    );
     let waiting = home.words("run --hold job.yaml").ok();
     assert!(waiting.stdout.contains('1'), "{}", waiting.stdout);
     let refused = home.words("checkpoint job").code(1).stderr;
@@ -87,7 +93,8 @@ fn a_word_over_the_api_is_the_job_s_own() {
     // The oldest word of the ranks is the gang's.
     assert_eq!(home.job(1).elements[0].checkpoint.as_ref().unwrap().label, "step 5");
 
-    let refused = home.muster(&["checkpoint", "job", "--saved", "step 6", "--rank", "2"]).code(4).stderr;
+    let refused =
+        home.muster(&["checkpoint", "job", "--saved", "step 6", "--rank", "2"]).code(4).stderr;
     assert!(refused.contains("ranks 0 to 1"), "{refused}");
     home.open("go");
     home.words("wait 1").ok();
@@ -106,7 +113,10 @@ fn of_several_elements_the_one_that_saved_is_named_and_one_that_is_stopped_may_s
     home.words("run sweep.yaml").ok();
     home.until("both run", || home.read("up") == "up\nup\n");
     let several = home.muster(&["checkpoint", "sweep", "--saved", "step 1"]).code(1).stderr;
-    assert!(several.contains("several elements") && several.contains("MUSTER_ARRAY_INDEX"), "{several}");
+    assert!(
+        several.contains("several elements") && several.contains("MUSTER_ARRAY_INDEX"),
+        "{several}"
+    );
     home.words("requeue sweep[1]").ok();
     home.until("it saves in its grace", || home.read("late") == "late\n");
     let said = home.muster(&["checkpoint", "sweep[1]", "--saved", "step 2"]).ok().stdout;
@@ -124,7 +134,9 @@ fn a_job_that_does_not_answer_in_time_is_told_from_one_that_ended() {
     let gate = home.gate("go");
     home.write(
         "mute.yaml",
-        &format!("gpus: 1\ncheckpoint: {{grace: 100ms}}\nrun: \"trap : USR1; echo up > mute; {gate}\"\n"),
+        &format!(
+            "gpus: 1\ncheckpoint: {{grace: 100ms}}\nrun: \"trap : USR1; echo up > mute; {gate}\"\n"
+        ),
     );
     home.write("ends.yaml", "gpus: 1\ncheckpoint: {grace: 50s}\nrun: \"trap 'exit 0' USR1; echo up > ends; while :; do sleep 0.02; done\"\n");
     home.words("run mute.yaml ends.yaml").ok();
@@ -141,8 +153,10 @@ fn a_job_that_does_not_answer_in_time_is_told_from_one_that_ended() {
 fn an_answer_survives_a_daemon_that_is_away() {
     let home = Home::with_gpus(1);
     let gate = home.gate("save");
-    let script =
-        format!("{gate}; echo 'step 1' > \"$MUSTER_CHECKPOINT_FILE\"; echo > saved; {}", home.gate("go"));
+    let script = format!(
+        "{gate}; echo 'step 1' > \"$MUSTER_CHECKPOINT_FILE\"; echo > saved; {}",
+        home.gate("go")
+    );
     let job = home.sh("--gpus 1", &script);
     home.until_state(job, State::Running);
     home.kill_daemon();
@@ -158,7 +172,8 @@ fn an_answer_survives_a_daemon_that_is_away() {
 #[test]
 fn a_job_can_save_before_its_limit_and_go_on_in_its_next_turn() {
     let home = Home::with_gpus(2);
-    // The warning comes soon, but not before the shell has set its trap; the limit itself is far away.
+    // The warning comes soon, but not before the shell has set its trap; the limit itself is far
+    // away.
     let run = format!("run: |\n  {}\n", saves(&home));
     home.write(
         "turns.yaml",
@@ -171,7 +186,8 @@ fn a_job_can_save_before_its_limit_and_go_on_in_its_next_turn() {
     assert!(home.job(1).elements[0].attempt >= 2);
 }
 
-/// A job file whose `run` is a shell around a program, as it is documented: the shell does not handle the signal.
+/// A job file whose `run` is a shell around a program, as it is documented: the shell does not
+/// handle the signal.
 fn wrapped(home: &Home, name: &str, fields: &str, program: &str) {
     home.write(&format!("{name}.sh"), program);
     home.write(
@@ -200,7 +216,11 @@ fn a_job_that_ends_when_it_is_asked_to_make_room_is_queued_again_whatever_it_end
         assert_eq!(home.job(low).state, State::Pending, "{end}");
         home.open("go");
         home.words(&format!("wait {low}")).ok();
-        assert_eq!((home.job(low).elements[0].attempt, home.job(low).state), (2, State::Done), "{end}");
+        assert_eq!(
+            (home.job(low).elements[0].attempt, home.job(low).state),
+            (2, State::Done),
+            "{end}"
+        );
         std::fs::remove_file(home.path("go")).unwrap();
     }
 }
@@ -217,7 +237,11 @@ fn a_shell_around_the_program_survives_and_a_request_that_no_process_handles_is_
     assert_eq!(said, "1: saved its progress (step 1)\n");
     let unheard = home.words("checkpoint deaf --wait").code(124);
     assert_eq!(unheard.stdout, "2: was not asked: no process of it handles SIGUSR1\n");
-    assert!(unheard.stderr.contains("no process of it handles SIGUSR1; waiting"), "{}", unheard.stderr);
+    assert!(
+        unheard.stderr.contains("no process of it handles SIGUSR1; waiting"),
+        "{}",
+        unheard.stderr
+    );
     let shown = home.words("show deaf").ok().stdout;
     assert!(shown.contains("no process of it handles SIGUSR1"), "{shown}");
     assert_eq!((home.read("saves.ends"), home.read("deaf.ends")), (String::new(), String::new()));
@@ -231,7 +255,13 @@ fn a_program_that_does_not_exist_fails_at_once_whatever_the_restarts() {
     home.write("typo.yaml", "name: typo\nrestart: 2\nrun: [pyhton, train.py]\n");
     let run = home.words("run typo.yaml --wait").code(125);
     let job = home.job(1);
-    assert_eq!((job.elements[0].attempt, job.state), (1, State::Failed), "{}{}", run.stdout, run.stderr);
+    assert_eq!(
+        (job.elements[0].attempt, job.state),
+        (1, State::Failed),
+        "{}{}",
+        run.stdout,
+        run.stderr
+    );
     let said = job.elements[0].outcome.as_ref().unwrap().to_string();
     assert_eq!(said, "rank 0 did not start: pyhton: not found in PATH");
 }

@@ -101,6 +101,12 @@ fn a_changed_site_is_noticed() {
     let home = home();
     shell(&home, "muster advise --site examples/site-edge.yaml --json > decision.json").ok();
     let run =
-        shell(&home, "muster advise --site examples/site-research-lab.yaml --expect decision.json").code(1);
-    assert!(format!("{}{}", run.stdout, run.stderr).contains("slurm"), "{} {}", run.stdout, run.stderr);
+        shell(&home, "muster advise --site examples/site-research-lab.yaml --expect decision.json")
+            .code(1);
+    assert!(
+        format!("{}{}", run.stdout, run.stderr).contains("slurm"),
+        "{} {}",
+        run.stdout,
+        run.stderr
+    );
 }

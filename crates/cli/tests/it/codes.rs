@@ -46,8 +46,9 @@ fn run_wait_follow_and_watch_pass_codes_on() {
     }
     let wait = home.muster(&["run", "--wait", "--", "sh", "-c", "exit 7"]).code(7);
     assert!(wait.stderr.contains("rank 0 exited with 7"), "{}", wait.stderr);
-    let follow =
-        home.muster(&["run", "--follow", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]).code(7);
+    let follow = home
+        .muster(&["run", "--follow", "--", "sh", "-c", "echo out; echo err >&2; exit 7"])
+        .code(7);
     assert_eq!(follow.stdout, "out\nerr\n");
     assert!(follow.stderr.contains("rank 0 exited with 7"), "{}", follow.stderr);
 }
@@ -55,8 +56,10 @@ fn run_wait_follow_and_watch_pass_codes_on() {
 #[test]
 fn an_array_with_a_failure_is_1() {
     let home = Home::with_gpus(4);
-    let job =
-        home.sh("--array 0-5%2", "[ $MUSTER_ARRAY_INDEX != 3 ] || exit 5; echo element $MUSTER_ARRAY_INDEX");
+    let job = home.sh(
+        "--array 0-5%2",
+        "[ $MUSTER_ARRAY_INDEX != 3 ] || exit 5; echo element $MUSTER_ARRAY_INDEX",
+    );
     home.words(&format!("wait {job}")).code(1);
     let array = home.job(job).array.unwrap();
     assert_eq!((array.total, array.succeeded, array.failed), (6, 5, 1));
@@ -73,7 +76,9 @@ fn an_array_with_a_failure_is_1() {
 fn unknown_things_are_4() {
     let home = Home::with_gpus(1);
     home.words("run --wait -- true").ok();
-    for verb in ["show", "explain", "logs", "wait", "cancel", "hold", "release", "requeue", "checkpoint"] {
+    for verb in
+        ["show", "explain", "logs", "wait", "cancel", "hold", "release", "requeue", "checkpoint"]
+    {
         let run = home.words(&format!("{verb} 99")).code(4);
         assert!(run.stderr.starts_with("error: "), "{verb}: {}", run.stderr);
         let named = home.words(&format!("{verb} nobody")).code(4);
@@ -92,7 +97,10 @@ fn a_name_that_several_jobs_have_is_not_guessed() {
     let one = home.run("--name twin --hold", &["true"]);
     let two = home.run("--name twin --hold", &["true"]);
     let run = home.words("cancel twin").code(4);
-    assert_eq!(run.stderr, format!("error: `twin` names several jobs: {one}, {two}\nhint: use the number\n"));
+    assert_eq!(
+        run.stderr,
+        format!("error: `twin` names several jobs: {one}, {two}\nhint: use the number\n")
+    );
     home.words(&format!("cancel {one}")).ok();
     // Of the two only one has not ended: now the name is enough.
     home.words("cancel twin").ok();

@@ -1,5 +1,5 @@
-//! `muster compare`: what people read at two widths, JSON that keeps its shape, mistakes told exactly. No daemon is started
-//! for any of it.
+//! `muster compare`: what people read at two widths, JSON that keeps its shape, mistakes told
+//! exactly. No daemon is started for any of it.
 
 use std::collections::BTreeSet;
 
@@ -36,8 +36,11 @@ fn unwrapped(text: &str) -> String {
     for line in text.lines() {
         let chars: Vec<char> = line.chars().collect();
         for (column, (from, to)) in columns.iter_mut().zip([(0, 27), (27, 64), (64, 120)]) {
-            let part: String =
-                chars.get(from.min(chars.len())..to.min(chars.len())).unwrap_or_default().iter().collect();
+            let part: String = chars
+                .get(from.min(chars.len())..to.min(chars.len()))
+                .unwrap_or_default()
+                .iter()
+                .collect();
             column.push_str(part.trim());
             column.push(' ');
         }
@@ -49,8 +52,9 @@ fn unwrapped(text: &str) -> String {
 fn facts_bring_what_matters_to_the_front_and_end_with_the_advice() {
     let home = Home::new();
     let run = home.words(&format!("compare slurm kubernetes {COUPLED}")).ok();
-    let place =
-        |part: &str| run.stdout.find(part).unwrap_or_else(|| panic!("{part} is not in:\n{}", run.stdout));
+    let place = |part: &str| {
+        run.stdout.find(part).unwrap_or_else(|| panic!("{part} is not in:\n{}", run.stdout))
+    };
     assert!(place("what matters for these facts") < place("the rest"));
     assert!(place("slurm ahead") < place("the rest"));
     assert!(place("endpoints that stay up") > place("the rest"));
@@ -73,13 +77,16 @@ fn json_has_everything_and_keeps_its_shape() {
     assert_eq!(ids.len(), rows.len());
     for row in rows {
         for cell in row["cells"].as_array().unwrap() {
-            assert!(["native", "add-on", "weak", "none"].contains(&cell["standing"].as_str().unwrap()));
+            assert!(
+                ["native", "add-on", "weak", "none"].contains(&cell["standing"].as_str().unwrap())
+            );
             assert!(cell["source"]["page"].is_string() && cell["text"].is_string());
         }
     }
     let facts: Value = home.words(&format!("compare slurm kubernetes --json {COUPLED}")).json();
     assert_eq!(facts["facts"]["nodes"], 8);
-    let gang = facts["dimensions"].as_array().unwrap().iter().find(|row| row["id"] == "gang").unwrap();
+    let gang =
+        facts["dimensions"].as_array().unwrap().iter().find(|row| row["id"] == "gang").unwrap();
     assert_eq!(gang["matters_for"], serde_json::json!(["nodes", "tightly_coupled"]));
     assert_eq!(gang["ahead"], "slurm");
     assert_eq!(gang["cells"][1]["today"]["standing"], "add-on");
@@ -95,8 +102,9 @@ fn a_file_of_facts_and_options_over_it() {
     let file = home.words("compare slurm kubernetes --facts workload.yaml").ok();
     let options = home.words(&format!("compare slurm kubernetes {COUPLED}")).ok();
     assert_eq!(file.stdout, options.stdout);
-    let over: Value =
-        home.words("compare slurm kubernetes --facts workload.yaml --bare-metal=false --json").json();
+    let over: Value = home
+        .words("compare slurm kubernetes --facts workload.yaml --bare-metal=false --json")
+        .json();
     assert_eq!(over["verdict"]["advice"]["primary"], "kubernetes");
 }
 
@@ -109,7 +117,11 @@ fn mistakes_are_told_exactly() {
         "error: slurm is compared with itself\nhint: name another one: none, kubernetes, k3s, ray\n"
     );
     let unknown = home.words("compare slrum kubernetes").code(2);
-    assert!(unknown.stderr.contains("slrum") && unknown.stderr.contains("'slurm'"), "{}", unknown.stderr);
+    assert!(
+        unknown.stderr.contains("slrum") && unknown.stderr.contains("'slurm'"),
+        "{}",
+        unknown.stderr
+    );
     home.words("compare slurm").code(2);
     let nodes = home.words("compare slurm kubernetes --nodes 0").code(2);
     assert!(nodes.stderr.contains("nodes"), "{}", nodes.stderr);
@@ -120,7 +132,9 @@ fn mistakes_are_told_exactly() {
 #[test]
 fn the_same_question_has_the_same_answer() {
     let home = Home::new();
-    let one = home.words("compare ray slurm --python-native-pipeline --nodes 4 --tightly-coupled").ok();
-    let two = home.words("compare ray slurm --tightly-coupled --nodes 4 --python-native-pipeline").ok();
+    let one =
+        home.words("compare ray slurm --python-native-pipeline --nodes 4 --tightly-coupled").ok();
+    let two =
+        home.words("compare ray slurm --tightly-coupled --nodes 4 --python-native-pipeline").ok();
     assert_eq!(one.stdout, two.stdout);
 }

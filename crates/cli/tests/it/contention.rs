@@ -1,5 +1,5 @@
-//! The example of the README: two gangs that contend, an array and a short job in the gaps; and no instant with a
-//! partial gang.
+//! The example of the README: two gangs that contend, an array and a short job in the gaps; and no
+//! instant with a partial gang.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,15 +15,24 @@ use crate::home::{Home, Run};
 fn the_example_ends_with_all_jobs_done() {
     let home = Home::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut command = home.command(&["run", "examples/contention.yaml", "--virtual-gpus", "8", "--watch"]);
+    let mut command =
+        home.command(&["run", "examples/contention.yaml", "--virtual-gpus", "8", "--watch"]);
     let run = Run::of(command.current_dir(root).output().unwrap()).ok();
-    assert!(run.stderr.starts_with("no daemon was running; started one for this user, with 8 virtual GPUs"));
-    assert!(run.stdout.contains("ended in ") && run.stdout.contains(": all done\n"), "{}", run.stdout);
+    assert!(
+        run.stderr
+            .starts_with("no daemon was running; started one for this user, with 8 virtual GPUs")
+    );
+    assert!(
+        run.stdout.contains("ended in ") && run.stdout.contains(": all done\n"),
+        "{}",
+        run.stdout
+    );
     assert!(run.stdout.contains("gpu 0 │"), "{}", run.stdout);
     assert!(home.jobs().iter().all(|job| job.state == State::Done));
     no_partial_gang(&home, &[("left", 5), ("right", 5)]);
 
-    // The gangs did contend: the second started when the first had ended, and was overtaken by backfill.
+    // The gangs did contend: the second started when the first had ended, and was overtaken by
+    // backfill.
     let jobs = home.jobs();
     let find = |name: &str| jobs.iter().find(|job| job.name == name).unwrap();
     let (left, right) = (find("left"), find("right"));
@@ -39,14 +48,17 @@ fn no_partial_gang(home: &Home, gangs: &[(&str, usize)]) {
         let job = home.jobs().iter().find(|job| job.name == *name).unwrap().job;
         let own = &bars[&ElementId::single(job)];
         assert_eq!(own.len(), *size, "{name}: {own:?}");
-        assert!(own.iter().all(|bar| bar.from == own[0].from && bar.to == own[0].to), "{name}: {own:?}");
+        assert!(
+            own.iter().all(|bar| bar.from == own[0].from && bar.to == own[0].to),
+            "{name}: {own:?}"
+        );
     }
     // And no device is held twice.
     let all: Vec<&Bar> = bars.values().flatten().collect();
     for (place, one) in all.iter().enumerate() {
         for other in &all[place + 1..] {
-            let apart =
-                one.to.is_some_and(|to| to <= other.from) || other.to.is_some_and(|to| to <= one.from);
+            let apart = one.to.is_some_and(|to| to <= other.from)
+                || other.to.is_some_and(|to| to <= one.from);
             assert!(one.device != other.device || apart, "{one:?} {other:?}");
         }
     }

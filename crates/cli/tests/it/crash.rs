@@ -1,5 +1,5 @@
-//! Kill -9, of the daemon at random moments and of supervisors: every job ends exactly once with the right status, and
-//! nothing runs twice.
+//! Kill -9, of the daemon at random moments and of supervisors: every job ends exactly once with
+//! the right status, and nothing runs twice.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
@@ -30,7 +30,8 @@ impl Dice {
 #[test]
 fn killing_the_daemon_at_random_moments_loses_and_repeats_nothing() {
     const JOBS: u64 = 100;
-    let seed = std::env::var("MUSTER_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let seed =
+        std::env::var("MUSTER_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     println!("seed {seed}");
     let mut dice = Dice(seed);
     let home = Home::with_gpus(8);
@@ -48,7 +49,8 @@ fn killing_the_daemon_at_random_moments_loses_and_repeats_nothing() {
     home.words("run many.yaml").ok();
 
     for moment in 0..kills() {
-        // However fast the machine is, each kill meets work: one job at least that is over only when its daemon is back.
+        // However fast the machine is, each kill meets work: one job at least that is over only
+        // when its daemon is back.
         let gate = home.gate(&format!("back.{moment}"));
         let met = home.sh(&format!("--name met{moment} --gpus 1"), &gate);
         // Not in place of a condition: the moment is what is random here.

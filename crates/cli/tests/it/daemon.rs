@@ -17,12 +17,17 @@ fn jobs_outlive_the_daemon_and_keep_their_true_exit_codes() {
     home.until_state(second, State::Running);
 
     let stopped = home.words("stop-daemon").ok();
-    assert_eq!(stopped.stderr, "stopped; 3 jobs are kept: what runs goes on, and the next daemon finds it\n");
+    assert_eq!(
+        stopped.stderr,
+        "stopped; 3 jobs are kept: what runs goes on, and the next daemon finds it\n"
+    );
     home.words("ps").code(3);
     // One ends while no daemon is there to see it.
     let supervisors = home.pids_of("__supervise");
     home.open("early");
-    home.until("one supervisor has ended", || supervisors.iter().filter(|pid| alive(**pid)).count() == 1);
+    home.until("one supervisor has ended", || {
+        supervisors.iter().filter(|pid| alive(**pid)).count() == 1
+    });
 
     home.start_daemon(None);
     home.words(&format!("wait {first}")).code(4);
@@ -30,7 +35,10 @@ fn jobs_outlive_the_daemon_and_keep_their_true_exit_codes() {
     home.open("late");
     home.words(&format!("wait {second}")).code(3);
     home.words(&format!("wait {third}")).ok();
-    assert_eq!(home.words("nodes --json").json::<muster_api::types::NodeList>().nodes[0].devices.len(), 4);
+    assert_eq!(
+        home.words("nodes --json").json::<muster_api::types::NodeList>().nodes[0].devices.len(),
+        4
+    );
 }
 
 #[test]
@@ -40,8 +48,11 @@ fn a_job_that_is_no_longer_kept_leaves_no_directory() {
     home.words(&format!("wait {array}")).ok();
     let kept = home.run("", &["true"]);
     home.words(&format!("wait {kept}")).ok();
-    let logs = home.words(&format!("show {array}[1] --json")).json::<muster_api::types::JobDetail>().logs;
-    let dir = |job: u64| std::path::PathBuf::from(&logs[1]).ancestors().nth(5).unwrap().join(job.to_string());
+    let logs =
+        home.words(&format!("show {array}[1] --json")).json::<muster_api::types::JobDetail>().logs;
+    let dir = |job: u64| {
+        std::path::PathBuf::from(&logs[1]).ancestors().nth(5).unwrap().join(job.to_string())
+    };
     assert!(dir(array).join("1/1/1/output.log").exists(), "{logs:?}");
     home.words("stop-daemon").ok();
 
@@ -166,8 +177,9 @@ fn a_daemon_that_cannot_be_reached_is_named() {
 #[test]
 fn two_first_runs_at_once_share_one_daemon() {
     let home = Home::new();
-    let runs: Vec<_> =
-        (0..4).map(|_| home.spawn(&["run", "--virtual-gpus", "2", "--wait", "--", "true"])).collect();
+    let runs: Vec<_> = (0..4)
+        .map(|_| home.spawn(&["run", "--virtual-gpus", "2", "--wait", "--", "true"]))
+        .collect();
     for run in runs {
         let output = run.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -176,11 +188,13 @@ fn two_first_runs_at_once_share_one_daemon() {
     assert_eq!(home.pids_of("--background").len(), 1);
 }
 
-/// It went into the queues at the start: other queues took it away, and another default did not replace it.
+/// It went into the queues at the start: other queues took it away, and another default did not
+/// replace it.
 #[test]
 fn a_default_time_holds_whatever_queues_are_set_and_until_the_next_serve() {
     let home = Home::new();
-    let queues = home.write("queues.yaml", "queues: [{name: short, default-time: 1h}, {name: plain}]");
+    let queues =
+        home.write("queues.yaml", "queues: [{name: short, default-time: 1h}, {name: plain}]");
     let queues = queues.to_str().unwrap();
     let serve = |options: &str| {
         let words = format!("serve --background --virtual-gpus 2 {options}");
@@ -222,6 +236,9 @@ fn a_default_time_holds_whatever_queues_are_set_and_until_the_next_serve() {
     let daemon = serve(&format!("--queues {queues}"));
     let set = home.muster(&["queues", "--set", queues]).ok();
     let said = format!("{}{}", set.stdout, set.stderr);
-    assert!(said.contains(&format!("starts with `--queues {queues}` sets that file again")), "{said}");
+    assert!(
+        said.contains(&format!("starts with `--queues {queues}` sets that file again")),
+        "{said}"
+    );
     stop(daemon);
 }

@@ -104,7 +104,8 @@ fn manual_pages_have_the_sections_that_readers_look_for() {
     assert!(home.words("man").ok().stdout.contains(".SH \"EXIT STATUS\""));
 }
 
-/// The line of the help installs it in a home where nothing is yet, and what it installs completes jobs of the daemon.
+/// The line of the help installs it in a home where nothing is yet, and what it installs completes
+/// jobs of the daemon.
 #[test]
 fn the_documented_line_for_bash_works_in_a_fresh_home() {
     let home = Home::with_gpus(1);

@@ -20,8 +20,12 @@ fn a_drained_gpu_keeps_its_task_and_is_still_drained_after_a_restart() {
     let gate = home.gate("go");
     let runs = home.sh("--gpus 1", &gate);
     home.until_state(runs, State::Running);
-    let said = home.muster(&["nodes", "drain", &node, "--gpu", "0,1", "--reason", "bad fan"]).ok().stderr;
-    assert!(said.contains(&format!("GPUs 0,1 of {node}: drained: no new work goes there")), "{said}");
+    let said =
+        home.muster(&["nodes", "drain", &node, "--gpu", "0,1", "--reason", "bad fan"]).ok().stderr;
+    assert!(
+        said.contains(&format!("GPUs 0,1 of {node}: drained: no new work goes there")),
+        "{said}"
+    );
     let waits = home.run("--gpus 1", &["true"]);
     assert_eq!((home.job(runs).state, home.job(waits).state), (State::Running, State::Pending));
 
@@ -45,7 +49,10 @@ fn before_a_planned_drain_only_what_ends_in_time_starts() {
     let home = Home::with_gpus(2);
     let node = name(&home);
     let said = home.words(&format!("nodes drain {node} --in 1h --reason kernel")).ok().stderr;
-    assert!(said.contains("drained in 1h; until then, what ends in time still starts there"), "{said}");
+    assert!(
+        said.contains("drained in 1h; until then, what ends in time still starts there"),
+        "{said}"
+    );
     let short = home.run("--gpus 1 --time 10m", &["true"]);
     home.words(&format!("wait {short}")).ok();
     let long = home.run("--gpus 1 --time 2h", &["true"]);

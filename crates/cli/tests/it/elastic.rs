@@ -1,5 +1,5 @@
-//! An elastic gang with real processes: it starts with what fits, grows into what comes free, and shrinks for who comes later;
-//! each time its ranks find their new number, and where they were.
+//! An elastic gang with real processes: it starts with what fits, grows into what comes free, and
+//! shrinks for who comes later; each time its ranks find their new number, and where they were.
 
 use muster_model::GpuMilli;
 use muster_model::view::{JobView, State};
@@ -9,8 +9,9 @@ use crate::home::Home;
 /// The gang's number: it is submitted second.
 const GANG: u64 = 2;
 
-/// Writes down its rank in each attempt; saves when it is asked and the test lets it, so that the test sees what is said
-/// meanwhile. It is never asked before every rank has written, and so set its trap.
+/// Writes down its rank in each attempt; saves when it is asked and the test lets it, so that the
+/// test sees what is said meanwhile. It is never asked before every rank has written, and so set
+/// its trap.
 fn gang(home: &Home) -> String {
     let saves = home.gate("save$MUSTER_ATTEMPT");
     let runs = home.gate("go");
@@ -25,8 +26,11 @@ fn gang(home: &Home) -> String {
 /// What the ranks of an attempt have written, in their order.
 fn begun(home: &Home, attempt: u32) -> Vec<String> {
     let attempt = format!("{attempt}: ");
-    let mut lines: Vec<String> =
-        home.read("begun").lines().filter_map(|line| Some(line.strip_prefix(&attempt)?.to_owned())).collect();
+    let mut lines: Vec<String> = home
+        .read("begun")
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix(&attempt)?.to_owned()))
+        .collect();
     lines.sort();
     lines
 }
@@ -35,7 +39,8 @@ fn ranks(size: u32, last: &str) -> Vec<String> {
     (0..size).map(|rank| format!("{rank} of {size}, {size} agents, {last}")).collect()
 }
 
-/// Waits until the gang runs with so many ranks, in an attempt that knows of the last checkpoint, and everybody says so.
+/// Waits until the gang runs with so many ranks, in an attempt that knows of the last checkpoint,
+/// and everybody says so.
 fn until_it_runs(home: &Home, attempt: u32, size: u32, last: &str) -> JobView {
     home.until("every rank has begun", || begun(home, attempt) == ranks(size, last));
     let note = format!("{size} of 1..4 ranks");

@@ -1,5 +1,5 @@
-//! A home for one test: a directory of its own, an environment of its own, and a daemon that is gone at the end, whatever
-//! happens.
+//! A home for one test: a directory of its own, an environment of its own, and a daemon that is
+//! gone at the end, whatever happens.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;
@@ -15,7 +15,8 @@ use muster_model::view::{JobView, State};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 
-/// Longest wait for anything that should come about by itself; far above what it takes, for busy machines.
+/// Longest wait for anything that should come about by itself; far above what it takes, for busy
+/// machines.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at a condition.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -70,8 +71,11 @@ impl Run {
 impl Home {
     /// A home without a daemon.
     pub fn new() -> Self {
-        let home =
-            Self { dir: tempfile::tempdir().unwrap(), daemon: Cell::new(None), reaper: RefCell::new(None) };
+        let home = Self {
+            dir: tempfile::tempdir().unwrap(),
+            daemon: Cell::new(None),
+            reaper: RefCell::new(None),
+        };
         fs::create_dir(home.path("home")).unwrap();
         home
     }
@@ -150,8 +154,8 @@ impl Home {
         self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Starts a daemon and waits until it listens. One that was killed while it started a task leaves its lock to that child
-    /// for a moment.
+    /// Starts a daemon and waits until it listens. One that was killed while it started a task
+    /// leaves its lock to that child for a moment.
     pub fn start_daemon(&self, gpus: Option<u32>) {
         self.until("a daemon listens", || match self.try_daemon(gpus) {
             Ok(()) => true,
@@ -160,7 +164,8 @@ impl Home {
         });
     }
 
-    /// A daemon that is started where signals of a terminal are ignored, as `nohup` does and `&` in a script.
+    /// A daemon that is started where signals of a terminal are ignored, as `nohup` does and `&` in
+    /// a script.
     pub fn start_daemon_deaf(&self) {
         let plain = self.command(&["serve".to_owned(), "--background".to_owned()]);
         let mut deaf = Command::new("sh");
@@ -207,7 +212,8 @@ impl Home {
         self.reaper.borrow_mut().take().unwrap().join().unwrap();
     }
 
-    /// Forgets how much memory the daemon had in use at most so far, and returns what it has in use, in bytes.
+    /// Forgets how much memory the daemon had in use at most so far, and returns what it has in
+    /// use, in bytes.
     pub fn reset_peak(&self) -> u64 {
         fs::write(format!("/proc/{}/clear_refs", self.daemon.get().unwrap()), "5").unwrap();
         self.peak_bytes()
@@ -215,7 +221,8 @@ impl Home {
 
     /// Returns how much memory the daemon had in use at most since, in bytes.
     pub fn peak_bytes(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.daemon.get().unwrap())).unwrap();
+        let status =
+            fs::read_to_string(format!("/proc/{}/status", self.daemon.get().unwrap())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
@@ -265,7 +272,8 @@ impl Home {
         }
     }
 
-    /// A shell condition that waits for a file of the home: how tests hold a job until they let it go.
+    /// A shell condition that waits for a file of the home: how tests hold a job until they let it
+    /// go.
     pub fn gate(&self, name: &str) -> String {
         format!("while [ ! -e {} ]; do sleep 0.02; done", self.path(name).display())
     }
@@ -278,8 +286,9 @@ impl Home {
     /// Pids of this home's processes whose command line holds a word.
     pub fn pids_of(&self, word: &str) -> Vec<u32> {
         let home = self.dir.path().to_str().unwrap().to_owned();
-        let pids =
-            fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let pids = fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         pids.filter(|pid: &u32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let line = String::from_utf8_lossy(&line).replace('\0', " ");
@@ -329,6 +338,10 @@ pub fn kill(pid: u32) {
 
 /// Whether a process runs; a zombie does not.
 pub fn alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
-    stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()).is_some_and(|state| state != "Z")
+    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"))
+        .unwrap_or_default();
+    stat.rsplit(')')
+        .next()
+        .and_then(|rest| rest.split_whitespace().next())
+        .is_some_and(|state| state != "Z")
 }

@@ -1,4 +1,5 @@
-//! `muster import` and `muster export slurm`: there and back again on a corpus of scripts, and what people do wrong.
+//! `muster import` and `muster export slurm`: there and back again on a corpus of scripts, and what
+//! people do wrong.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,8 @@ fn lead(signal: Option<&Value>) -> Option<&str> {
 /// Names of options that the job does not have, or has otherwise.
 fn lossy(report: &Value) -> BTreeSet<String> {
     let options = report["options"].as_array().unwrap().iter();
-    let lossy = options.filter(|option| option["becomes"] == "not-mapped" || option["becomes"] == "near");
+    let lossy =
+        options.filter(|option| option["becomes"] == "not-mapped" || option["becomes"] == "near");
     lossy.map(|option| option["option"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -64,24 +66,40 @@ fn a_script_that_became_a_job_becomes_the_same_job_again_and_asks_slurm_for_the_
         let second = imported(&home, "again.sbatch");
         assert_eq!(second["launch"]["how"], "exported", "{name}");
         let again = second["job"].as_str().unwrap();
-        assert_eq!(checked(again), checked(job), "{name}:\n{job}\n{again}\n{}", home.read("again.sbatch"));
+        assert_eq!(
+            checked(again),
+            checked(job),
+            "{name}:\n{job}\n{again}\n{}",
+            home.read("again.sbatch")
+        );
         // 2. What was asked for is asked for again, but for what the import said it is not.
-        let (asked, again) = (first["asks"].as_object().unwrap(), second["asks"].as_object().unwrap());
+        let (asked, again) =
+            (first["asks"].as_object().unwrap(), second["asks"].as_object().unwrap());
         let lossy = lossy(&first);
         for (option, value) in asked {
             let plain = option.rsplit(':').next().unwrap();
-            let is_size = ["gpus-per-task", "gpu-model", "memory-per-task", "memory", "ntasks", "nodes"]
-                .contains(&plain);
+            let is_size =
+                ["gpus-per-task", "gpu-model", "memory-per-task", "memory", "ntasks", "nodes"]
+                    .contains(&plain);
             let said = lossy.contains(plain)
                 || is_size
                     && lossy.iter().any(|option| {
-                        ["gres", "gpus", "mem", "nodes", "ntasks", "ntasks-per-gpu", "gpus-per-socket"]
-                            .contains(&option.as_str())
+                        [
+                            "gres",
+                            "gpus",
+                            "mem",
+                            "nodes",
+                            "ntasks",
+                            "ntasks-per-gpu",
+                            "gpus-per-socket",
+                        ]
+                        .contains(&option.as_str())
                     });
             // Of components that ask for the same Slurm makes one.
             let is_same = match plain {
                 "nodelist" | "exclude" => names(again.get(option)) == names(Some(value)),
-                // Slurm sends a signal that ends no process; the script then sends the job's own signal to processes that handle it.
+                // Slurm sends a signal that ends no process; the script then sends the job's own
+                // signal to processes that handle it.
                 "signal" => lead(again.get(option)) == lead(Some(value)),
                 _ => again.get(option) == Some(value),
             };
@@ -111,9 +129,16 @@ fn the_answer_keeps_to_its_schema_and_says_everything_on_stderr() {
     home.write("train.sbatch", text);
     let schema: Value = home.words("schema import-report").json();
     let report = imported(&home, "train.sbatch");
-    jsonschema::validator_for(&schema).unwrap().validate(&report).unwrap_or_else(|error| panic!("{error}"));
+    jsonschema::validator_for(&schema)
+        .unwrap()
+        .validate(&report)
+        .unwrap_or_else(|error| panic!("{error}"));
     let run = home.words("import train.sbatch").ok();
-    assert!(run.stdout.starts_with("name: train\nnodes: 2\ntasks-per-node: 8\ngpus: 8\n"), "{}", run.stdout);
+    assert!(
+        run.stdout.starts_with("name: train\nnodes: 2\ntasks-per-node: 8\ngpus: 8\n"),
+        "{}",
+        run.stdout
+    );
     for line in [
         "train.sbatch: 4 options became fields of the job, 0 handed on to sbatch, 0 not mapped",
         "  nearly  line 2: -o logs/%j.out: output; it is appended to, and its folder is made where it is not there",
@@ -128,14 +153,17 @@ fn the_answer_keeps_to_its_schema_and_says_everything_on_stderr() {
     assert_eq!(piped.stdout.replace("name: stdin", "name: train"), run.stdout);
     home.words("import train.sbatch -o train.yaml").ok();
     assert_eq!(home.read("train.yaml"), run.stdout);
-    assert!(home.words("import train.sbatch -o train.yaml").code(2).stderr.contains("already there"));
+    assert!(
+        home.words("import train.sbatch -o train.yaml").code(2).stderr.contains("already there")
+    );
     home.words("import train.sbatch -o train.yaml --force --strict").code(1);
 }
 
 #[test]
 fn what_is_started_several_times_is_counted_once_and_said() {
     let home = Home::new();
-    let text = "#!/bin/bash\n#SBATCH -n 4\nfor one in 1 2; do srun ./solve $one; done\nsrun $STEP\n";
+    let text =
+        "#!/bin/bash\n#SBATCH -n 4\nfor one in 1 2; do srun ./solve $one; done\nsrun $STEP\n";
     home.write("x.sbatch", text);
     let said = home.words("import x.sbatch").ok().stderr;
     for line in [
@@ -152,8 +180,7 @@ fn variables_that_sbatch_would_take_in_place_of_the_script_are_warned_of() {
     home.write("x.sbatch", "#!/bin/bash\n#SBATCH --time=5 --partition=gpu\nhostname\n");
     let mut command = home.command(&["import", "x.sbatch"]);
     let run = Run::of(command.env("SBATCH_PARTITION", "debug").output().unwrap()).ok();
-    let told =
-        "warning: SBATCH_PARTITION=debug is set here: sbatch takes it in place of --partition=gpu on line 2";
+    let told = "warning: SBATCH_PARTITION=debug is set here: sbatch takes it in place of --partition=gpu on line 2";
     assert!(run.stderr.contains(told), "{}", run.stderr);
     assert!(run.stdout.contains("partition: gpu"), "{}", run.stdout);
 }
@@ -161,7 +188,8 @@ fn variables_that_sbatch_would_take_in_place_of_the_script_are_warned_of() {
 #[test]
 fn a_service_comes_back_as_the_replicas_that_slurm_was_given() {
     let home = Home::new();
-    let job = "name: srv\nkind: service\nreplicas: 2..4\nport: 8000\ntime: 1h\nrun: python serve.py\n";
+    let job =
+        "name: srv\nkind: service\nreplicas: 2..4\nport: 8000\ntime: 1h\nrun: python serve.py\n";
     home.write("srv.yaml", job);
     home.words("export slurm srv.yaml -o srv.sbatch").ok();
     let back = home.words("import srv.sbatch").ok();
@@ -179,8 +207,9 @@ fn a_job_that_takes_turns_comes_back_with_its_signal_and_who_saves() {
         "{signal: USR1, grace: 60s, then: requeue}",
         "{signal: USR1, grace: 60s, by: all}",
     ] {
-        let job =
-            format!("name: turns\ngpus: 2\ntime: 1h\ncheckpoint: {checkpoint}\nrun: \"python train.py\"\n");
+        let job = format!(
+            "name: turns\ngpus: 2\ntime: 1h\ncheckpoint: {checkpoint}\nrun: \"python train.py\"\n"
+        );
         home.write("turns.yaml", &job);
         home.words("export slurm turns.yaml -o turns.sbatch --force").ok();
         let back = home.words("import turns.sbatch").ok();
@@ -198,7 +227,11 @@ fn arguments_of_a_script_go_with_it_there_and_back() {
     let run = home.muster(&["import", "x.sbatch", "-o", "x.yaml", "--", "it's", "7"]).ok();
     assert!(!run.stderr.contains("arguments-lost"), "{}", run.stderr);
     home.words("export slurm x.yaml -o again.sbatch").ok();
-    assert!(home.read("again.sbatch").contains("it'\\''\\'\\'''\\''s"), "{}", home.read("again.sbatch"));
+    assert!(
+        home.read("again.sbatch").contains("it'\\''\\'\\'''\\''s"),
+        "{}",
+        home.read("again.sbatch")
+    );
     home.words("import again.sbatch -o again.yaml").ok();
     assert_eq!(home.read("again.yaml"), home.read("x.yaml"));
 }
@@ -229,7 +262,8 @@ fn by_hand(home: &Home, script: &str, programs: &[(&str, &str)]) -> std::process
     for (name, text) in programs.iter().chain(&[("srun", srun)]) {
         let path = stubs.join(name);
         std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
     }
     std::process::Command::new("bash")
         .arg(home.path(script))
@@ -252,7 +286,11 @@ fn an_exported_script_runs_without_muster_as_far_as_no_slurm_is_needed() {
     let run = home.words("export slurm job.yaml").ok();
     assert!(run.stderr.contains("left out: "), "{}", run.stderr);
     // Nothing of this machine, and no program of ours.
-    assert!(!run.stdout.contains("/muster/") && !run.stdout.contains("\nmuster "), "{}", run.stdout);
+    assert!(
+        !run.stdout.contains("/muster/") && !run.stdout.contains("\nmuster "),
+        "{}",
+        run.stdout
+    );
     home.write("x.sbatch", &run.stdout);
     let output = by_hand(&home, "x.sbatch", &[("scontrol", "echo localhost")]);
     assert_eq!(
@@ -286,7 +324,10 @@ fn who_is_warned_before_the_ranks_begin_asks_them_once_they_have() {
                     *) echo 'JobId=7 JobName=turns JobState=RUNNING Reason=None' ;;\nesac";
     let output = by_hand(&home, "turns.sbatch", &[("scancel", scancel), ("scontrol", scontrol)]);
     assert!(home.path("asked").exists() && home.path("again").exists(), "{output:?}");
-    assert_eq!((home.read("asked"), home.read("again")), ("--signal=28 7\n".into(), "requeue 7\n".into()));
+    assert_eq!(
+        (home.read("asked"), home.read("again")),
+        ("--signal=28 7\n".into(), "requeue 7\n".into())
+    );
 }
 
 #[test]
@@ -301,7 +342,9 @@ fn export_takes_one_document_and_says_what_slurm_cannot_have() {
         "{}",
         run.stderr
     );
-    assert!(home.words("export slurm two.yaml --document 3").code(2).stderr.contains("no document 3"));
+    assert!(
+        home.words("export slurm two.yaml --document 3").code(2).stderr.contains("no document 3")
+    );
     home.write("share.yaml", "gpus: 0.5\nrun: 'true'\n");
     let said = home.words("export slurm share.yaml").code(2).stderr;
     assert!(said.contains("a share of a GPU") && said.contains("hint:"), "{said}");

@@ -1,5 +1,6 @@
-//! `muster import --slurm-conf`: a Slurm cluster as a cluster file and a queue file. What Muster wrote for Slurm comes back as it
-//! was, what a site wrote itself comes with a list of what could not be said, and both files do what they are for.
+//! `muster import --slurm-conf`: a Slurm cluster as a cluster file and a queue file. What Muster
+//! wrote for Slurm comes back as it was, what a site wrote itself comes with a list of what could
+//! not be said, and both files do what they are for.
 
 use muster_model::{NodeSpec, QueueTree};
 use muster_spec::{Cluster, parse_cluster, parse_queues};
@@ -59,7 +60,8 @@ fn what_was_written_for_slurm_comes_back() {
     assert_eq!(queues_back, queues);
 }
 
-/// A cluster as sites have them: files that include each other, defaults, sockets, switches of three levels.
+/// A cluster as sites have them: files that include each other, defaults, sockets, switches of
+/// three levels.
 const SITE: &str = "\
 ClusterName=site
 SlurmctldHost=head
@@ -102,9 +104,12 @@ Account - 'plasma':Description='plasma':Organization='site':Fairshare=2:GrpTRES=
 fn site() -> Home {
     let home = Home::new();
     std::fs::create_dir(home.path("etc")).unwrap();
-    for (name, text) in
-        [("slurm.conf", SITE), ("nodes.conf", NODES), ("gres.conf", GRES), ("topology.conf", TOPOLOGY)]
-    {
+    for (name, text) in [
+        ("slurm.conf", SITE),
+        ("nodes.conf", NODES),
+        ("gres.conf", GRES),
+        ("topology.conf", TOPOLOGY),
+    ] {
         home.write(&format!("etc/{name}"), text);
     }
     home.write("dump.cfg", DUMP);
@@ -147,7 +152,11 @@ fn a_site_of_others_is_read_with_what_it_cannot_say() {
         "partitions, qualities of service whose limits hold for all of their jobs (QOS): all long;",
         "partitions, the one of jobs that name none (Default): gpu;",
     ] {
-        assert!(run.stderr.contains(&format!("warning: not as in Slurm: {part}")), "{part}: {}", run.stderr);
+        assert!(
+            run.stderr.contains(&format!("warning: not as in Slurm: {part}")),
+            "{part}: {}",
+            run.stderr
+        );
         assert!(queues.contains(&format!("# not as in Slurm: {part}")), "{part}: {queues}");
     }
 }
@@ -162,8 +171,9 @@ fn both_files_do_what_they_are_for() {
          a,0,600,900,1,8,,4,,,ada,astro,,\nb,10,60,90,1,8,,1,,,bob,biology,,\n",
     );
     let files = "--trace jobs.csv --cluster out/cluster.yaml --queues out/queues.yaml --json";
-    let answer: serde_json::Value =
-        home.words(&format!("simulate {files} --scheduler slurm,muster --estimates requested")).json();
+    let answer: serde_json::Value = home
+        .words(&format!("simulate {files} --scheduler slurm,muster --estimates requested"))
+        .json();
     let runs = answer["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 2, "{answer}");
     assert!(runs.iter().all(|run| run["left"] == 0 && run["refused"] == 0), "{answer}");
@@ -192,7 +202,11 @@ fn accounts_may_be_tables_and_without_any_partitions_are_queues() {
         "{}",
         run.stdout
     );
-    assert!(run.stderr.contains("no accounts were given: a queue for each partition"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("no accounts were given: a queue for each partition"),
+        "{}",
+        run.stderr
+    );
     assert!(!run.stderr.contains("longest times (MaxTime)"), "{}", run.stderr);
     // Weights of the order are told, with or without accounts.
     home.write(
@@ -201,7 +215,11 @@ fn accounts_may_be_tables_and_without_any_partitions_are_queues() {
     );
     for accounts in ["", " --sacctmgr dump.cfg"] {
         let run = home.words(&format!("import --slurm-conf etc{accounts}")).ok();
-        assert!(run.stderr.contains("weights of the order (PriorityWeightAge=500)"), "{}", run.stderr);
+        assert!(
+            run.stderr.contains("weights of the order (PriorityWeightAge=500)"),
+            "{}",
+            run.stderr
+        );
     }
     home.write(
         "assoc",

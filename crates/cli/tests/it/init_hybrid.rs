@@ -1,4 +1,5 @@
-//! `muster init hybrid`: two pools out of one cluster, their files, and the check of what people changed in them.
+//! `muster init hybrid`: two pools out of one cluster, their files, and the check of what people
+//! changed in them.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -49,7 +50,8 @@ fn edit(home: &Home, file: &str, from: &str, to: &str) {
 fn the_pools_are_written_and_agree() {
     let home = Home::new();
     home.write("cluster.yaml", CLUSTER);
-    let run = home.words("init hybrid --cluster cluster.yaml --services-nodes node[05-06] -o site").ok();
+    let run =
+        home.words("init hybrid --cluster cluster.yaml --services-nodes node[05-06] -o site").ok();
     assert_eq!(run.stdout, "");
     insta::assert_snapshot!(run.stderr, @"
     batch     6 nodes with 32 GPUs (32 rtxpro6000): node[01-04],cpu[1-2]
@@ -58,8 +60,10 @@ fn the_pools_are_written_and_agree() {
     wrote 7 files to site; nothing was run
     hint: read site/BOUNDARY.md; it says what goes where, and how a node moves
     ");
-    let mut there: Vec<_> =
-        std::fs::read_dir(home.path("site")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut there: Vec<_> = std::fs::read_dir(home.path("site"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     let mut expected = FILES.map(std::ffi::OsString::from);
     there.sort();
     expected.sort();
@@ -99,7 +103,10 @@ fn the_pools_are_written_and_agree() {
     }
     assert!(page.lines().count() < 70);
     let run = home.words("init hybrid --check site").ok();
-    assert_eq!(run.stderr, "site: 8 nodes, 6 batch and 2 services; none in both, none in neither\n");
+    assert_eq!(
+        run.stderr,
+        "site: 8 nodes, 6 batch and 2 services; none in both, none in neither\n"
+    );
     assert!(!home.path("m").exists());
 }
 
@@ -108,10 +115,15 @@ fn a_count_takes_whole_domains_first_and_says_what_it_breaks() {
     let home = Home::new();
     home.write("cluster.yaml", CLUSTER);
     let chosen = |count: usize| {
-        let run =
-            home.words(&format!("init hybrid --cluster cluster.yaml --services {count} -o s{count}")).ok();
-        let warning =
-            run.stderr.lines().find(|line| line.starts_with("warning")).unwrap_or_default().to_owned();
+        let run = home
+            .words(&format!("init hybrid --cluster cluster.yaml --services {count} -o s{count}"))
+            .ok();
+        let warning = run
+            .stderr
+            .lines()
+            .find(|line| line.starts_with("warning"))
+            .unwrap_or_default()
+            .to_owned();
         (pool(&home, &format!("s{count}/cluster-services.yaml")).join(" "), warning)
     };
     assert_eq!(chosen(2), ("cpu1 cpu2".to_owned(), String::new()));
@@ -130,7 +142,11 @@ fn a_label_chooses_and_a_dry_run_writes_nothing() {
     for file in FILES {
         assert!(run.stdout.contains(&format!("==> {file} <==\n")), "{file}");
     }
-    assert!(run.stderr.contains("services  2 nodes with 16 GPUs (16 h100): node[05-06]\n"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("services  2 nodes with 16 GPUs (16 h100): node[05-06]\n"),
+        "{}",
+        run.stderr
+    );
     assert!(!home.path("hybrid").exists());
     home.words("init hybrid --cluster cluster.yaml --label pool=services").ok();
     assert_eq!(pool(&home, "hybrid/cluster-services.yaml"), ["node05", "node06"]);
@@ -155,7 +171,8 @@ fn files_that_are_there_are_kept_unless_forced() {
 #[test]
 fn a_move_as_the_page_tells_it_passes_the_check() {
     let home = site();
-    let words = "init hybrid --cluster site/cluster-all.yaml --services-nodes node[04-06] -o site --force";
+    let words =
+        "init hybrid --cluster site/cluster-all.yaml --services-nodes node[04-06] -o site --force";
     home.words(words).ok();
     assert_eq!(pool(&home, "site/cluster-services.yaml"), ["node04", "node05", "node06"]);
     home.words("init hybrid --check site").ok();
@@ -169,7 +186,12 @@ fn a_move_by_hand_in_every_file_passes_the_check() {
     edit(&home, "slurm-gres.conf", "node[01-04]", "node[01-03]");
     let entry = "  - {name: node04, gpus: 8, gpu: rtxpro6000, domain: {block: b1, leaf: l1}}\n";
     home.write("site/cluster-services.yaml", &(home.read("site/cluster-services.yaml") + entry));
-    edit(&home, "kubernetes-nodes.sh", "kubectl label node node05", "kubectl label nodes node04 node05");
+    edit(
+        &home,
+        "kubernetes-nodes.sh",
+        "kubectl label node node05",
+        "kubectl label nodes node04 node05",
+    );
     home.words("init hybrid --check site").ok();
 }
 
@@ -267,7 +289,10 @@ fn mistakes_are_told_with_their_numbers() {
     ");
     assert!(complaint("--services 2").contains("--cluster <FILE>"));
     assert!(complaint("--cluster cluster.yaml --services -1").contains("error:"));
-    assert!(complaint("--cluster cluster.yaml --services 1 --label a=b").contains("cannot be used with"));
+    assert!(
+        complaint("--cluster cluster.yaml --services 1 --label a=b")
+            .contains("cannot be used with")
+    );
     assert!(complaint("--cluster cluster.yaml --label pool").contains("such as pool=services"));
     home.write("cluster.yaml", "nodes: [{nme: a}]\n");
     assert!(complaint("--cluster cluster.yaml --services 1").contains("did you mean `name`?"));

@@ -12,7 +12,8 @@ fn the_page_is_written_once() {
     assert!(page.contains("12 GPUs on 2 machines, for 5 people"), "{page}");
     let again = home.words("init none --gpus 8").code(2);
     assert!(
-        again.stderr.contains("CONVENTIONS.md is already there") && again.stderr.contains("--force"),
+        again.stderr.contains("CONVENTIONS.md is already there")
+            && again.stderr.contains("--force"),
         "{}",
         again.stderr
     );
@@ -34,7 +35,10 @@ fn a_dash_is_stdout() {
 #[test]
 fn machines_come_from_a_cluster_file() {
     let home = Home::new();
-    home.write("cluster.yaml", "nodes:\n  - {name: ada, gpus: 4, gpu: h100, cpus: 64, memory: 512GiB}\n");
+    home.write(
+        "cluster.yaml",
+        "nodes:\n  - {name: ada, gpus: 4, gpu: h100, cpus: 64, memory: 512GiB}\n",
+    );
     let run = home.words("init none --cluster cluster.yaml --users 3 -o -").ok();
     assert!(run.stdout.contains("| ada | 4 × h100 | anything |"), "{}", run.stdout);
     assert!(run.stdout.contains("4 GPUs on 1 machine, for 3 people"));

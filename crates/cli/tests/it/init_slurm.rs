@@ -1,5 +1,5 @@
-//! `muster init slurm`: files that pass the check of this very program, say what Slurm cannot express, hold no secret that nobody
-//! gave, and are never written over when somebody changed them.
+//! `muster init slurm`: files that pass the check of this very program, say what Slurm cannot
+//! express, hold no secret that nobody gave, and are never written over when somebody changed them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -30,7 +30,8 @@ queues:
 ";
 
 /// All that a site decides.
-const COMPLETE: &str = "--db-password-file secret --health-check /usr/sbin/nhc --user alice=lab/vision,guest";
+const COMPLETE: &str =
+    "--db-password-file secret --health-check /usr/sbin/nhc --user alice=lab/vision,guest";
 
 fn site() -> Home {
     let home = Home::new();
@@ -41,12 +42,15 @@ fn site() -> Home {
 }
 
 fn init(home: &Home, more: &str) -> Run {
-    home.words(&format!("init slurm --cluster cluster.yaml --queues queues.yaml --controller head1 {more}"))
+    home.words(&format!(
+        "init slurm --cluster cluster.yaml --queues queues.yaml --controller head1 {more}"
+    ))
 }
 
 /// Rules that the check finds broken, with what it could not test.
 fn findings(home: &Home) -> (Vec<String>, Vec<String>) {
-    let report: Value = serde_json::from_str(&home.words("check slurm --conf slurm --json").stdout).unwrap();
+    let report: Value =
+        serde_json::from_str(&home.words("check slurm --conf slurm --json").stdout).unwrap();
     let rules = |list: &str| -> Vec<String> {
         let list = report[list].as_array().unwrap();
         list.iter().map(|entry| entry["rule"].as_str().unwrap().to_owned()).collect()
@@ -70,7 +74,11 @@ fn its_own_check_finds_nothing() {
         "{}",
         run.stderr
     );
-    assert!(!run.stderr.contains("StoragePass") && !run.stderr.contains("HealthCheck"), "{}", run.stderr);
+    assert!(
+        !run.stderr.contains("StoragePass") && !run.stderr.contains("HealthCheck"),
+        "{}",
+        run.stderr
+    );
     let (found, untested) = findings(&home);
     assert_eq!(found, [""; 0]);
     // What is about sockets, a prolog, Kubernetes, or qualities of service as the cluster has them.
@@ -94,12 +102,18 @@ fn a_secret_is_read_from_a_file_and_shown_nowhere_else() {
     for (file, mode) in [("slurmdbd.conf", 0o600), ("slurm.conf", 0o644), ("accounts.sh", 0o755)] {
         let permissions = fs::metadata(home.path("slurm").join(file)).unwrap().permissions();
         assert_eq!(permissions.mode() & 0o777, mode, "{file}");
-        assert!(file == "slurmdbd.conf" || !home.read(&format!("slurm/{file}")).contains("Tr0ub4dor"));
+        assert!(
+            file == "slurmdbd.conf" || !home.read(&format!("slurm/{file}")).contains("Tr0ub4dor")
+        );
     }
     home.write("secret", "correct-horse\n");
     let run = init(&home, &format!("{COMPLETE} --diff")).code(1);
     assert!(run.stdout.contains("StoragePass= differs"), "{}", run.stdout);
-    assert!(!run.stdout.contains("correct-horse") && !run.stdout.contains("Tr0ub4dor"), "{}", run.stdout);
+    assert!(
+        !run.stdout.contains("correct-horse") && !run.stdout.contains("Tr0ub4dor"),
+        "{}",
+        run.stdout
+    );
 }
 
 #[test]
@@ -131,11 +145,13 @@ fn queues_become_accounts_and_qualities_of_service() {
     // Who owns nothing takes nothing, and who borrows nothing has no other.
     assert!(accounts("change account guest ").ends_with(" QOS=guest-idle DefaultQOS=guest-idle"));
     assert!(
-        accounts("change account interactive ").ends_with(" QOS=interactive-own DefaultQOS=interactive-own")
+        accounts("change account interactive ")
+            .ends_with(" QOS=interactive-own DefaultQOS=interactive-own")
     );
     let own = accounts("change qos vision-own ");
     assert!(
-        own.contains("GrpTRES=gres/gpu=16 ") && own.ends_with("Preempt=idle,language-idle,guest-idle"),
+        own.contains("GrpTRES=gres/gpu=16 ")
+            && own.ends_with("Preempt=idle,language-idle,guest-idle"),
         "{own}"
     );
     let idle = accounts("change qos language-idle ");
@@ -186,11 +202,13 @@ fn every_field_without_a_counterpart_is_told() {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
     }
     let accounts = home.read("slurm/accounts.sh");
+    assert!(accounts.contains(
+        "# a/x, every 30-00:00:00: sacctmgr -i modify qos where name=a-x-own set RawUsage=0"
+    ));
     assert!(
-        accounts
-            .contains("# a/x, every 30-00:00:00: sacctmgr -i modify qos where name=a-x-own set RawUsage=0")
+        accounts.contains("Flags=DenyOnLimit,NoDecay")
+            && accounts.contains("GrpTRESMins=gres/gpu=6000")
     );
-    assert!(accounts.contains("Flags=DenyOnLimit,NoDecay") && accounts.contains("GrpTRESMins=gres/gpu=6000"));
     assert!(accounts.contains("PreemptExemptTime=00:30:00"), "{accounts}");
     assert_eq!(findings(&home).0, ["no-backfill", "backfill-window-short"]);
 }
@@ -230,7 +248,9 @@ fn other_nodes_pass_the_check_too() {
         assert!(gres.contains(&format!("\n{expected}\n")), "{expected}: {gres}");
     }
     assert!(line(&home, "slurm/slurm.conf", "PartitionName=cpu ").starts_with("Nodes=cpu1 "));
-    assert!(line(&home, "slurm/slurm.conf", "PartitionName=batch ").contains("MaxTime=14-00:00:00"));
+    assert!(
+        line(&home, "slurm/slurm.conf", "PartitionName=batch ").contains("MaxTime=14-00:00:00")
+    );
     assert!(run.stderr.contains("1 nodes have no domain"), "{}", run.stderr);
     assert!(home.read("slurm/topology.conf").contains("SwitchName=all-nodes Switches=l1,unplaced"));
     // Nobody goes for anybody, so that a quota with its borrowing is a cap.
@@ -265,7 +285,12 @@ fn what_somebody_changed_is_kept() {
     };
     assert_eq!(
         changed,
-        ["--- slurm/accounts.sh", "+++ slurm/accounts.sh", &format!("-{}", of(3)), &format!("+{}", of(4))]
+        [
+            "--- slurm/accounts.sh",
+            "+++ slurm/accounts.sh",
+            &format!("-{}", of(3)),
+            &format!("+{}", of(4))
+        ]
     );
     let run = init(&home, COMPLETE).ok();
     assert!(run.stderr.contains("; 1 written"), "{}", run.stderr);
@@ -290,7 +315,9 @@ fn what_somebody_changed_is_kept() {
 fn a_dash_prints_and_writes_nothing() {
     let home = site();
     let run = init(&home, "-o -").ok();
-    for name in ["slurm.conf", "gres.conf", "cgroup.conf", "topology.conf", "slurmdbd.conf", "accounts.sh"] {
+    for name in
+        ["slurm.conf", "gres.conf", "cgroup.conf", "topology.conf", "slurmdbd.conf", "accounts.sh"]
+    {
         assert!(run.stdout.contains(&format!("==> {name} <==\n")), "{name}");
     }
     assert!(!home.path("slurm").exists());
@@ -305,27 +332,60 @@ fn mistakes_are_told() {
     home.write("users", "# who\nalice lab/vision\n");
     for (words, part) in [
         ("init slurm --cluster bare.yaml --controller h", "1 nodes have no `cpus`, such as n1"),
-        ("init slurm --cluster bare.yaml --controller h --cpus 8", "1 nodes have no `memory`, such as n1"),
+        (
+            "init slurm --cluster bare.yaml --controller h --cpus 8",
+            "1 nodes have no `memory`, such as n1",
+        ),
         (
             "init slurm --cluster cluster.yaml --queues twice.yaml --controller h",
             "would both be the account `root`",
         ),
-        ("init slurm --cluster cluster.yaml --controller h --controller i", "--state-dir names a folder"),
-        ("init slurm --cluster cluster.yaml --controller h --auth slurm", "auth/slurm needs Slurm 23.11"),
-        ("init slurm --cluster cluster.yaml --controller h --slurm-version 20.11", "needs Slurm 21.08"),
+        (
+            "init slurm --cluster cluster.yaml --controller h --controller i",
+            "--state-dir names a folder",
+        ),
+        (
+            "init slurm --cluster cluster.yaml --controller h --auth slurm",
+            "auth/slurm needs Slurm 23.11",
+        ),
+        (
+            "init slurm --cluster cluster.yaml --controller h --slurm-version 20.11",
+            "needs Slurm 21.08",
+        ),
         (
             "init slurm --cluster cluster.yaml --controller h --slurm-version new",
             "expected a release of Slurm",
         ),
         ("init slurm --cluster cluster.yaml --controller h --sockets 3", "are not 3 sockets"),
-        ("init slurm --cluster cluster.yaml --controller h --user alice=lab", "user alice is in `lab`"),
-        ("init slurm --cluster cluster.yaml --controller h --user alice", "expected a user and queues"),
-        ("init slurm --cluster cluster.yaml --controller h --users users", "users:2: expected a user"),
-        ("init slurm --cluster cluster.yaml --controller h --user a=default --user a=default", "given twice"),
-        ("init slurm --cluster cluster.yaml --controller h --db-password-file empty", "has no password"),
-        ("init slurm --cluster cluster.yaml --controller h --name a=b", "cannot stand in a file of Slurm"),
+        (
+            "init slurm --cluster cluster.yaml --controller h --user alice=lab",
+            "user alice is in `lab`",
+        ),
+        (
+            "init slurm --cluster cluster.yaml --controller h --user alice",
+            "expected a user and queues",
+        ),
+        (
+            "init slurm --cluster cluster.yaml --controller h --users users",
+            "users:2: expected a user",
+        ),
+        (
+            "init slurm --cluster cluster.yaml --controller h --user a=default --user a=default",
+            "given twice",
+        ),
+        (
+            "init slurm --cluster cluster.yaml --controller h --db-password-file empty",
+            "has no password",
+        ),
+        (
+            "init slurm --cluster cluster.yaml --controller h --name a=b",
+            "cannot stand in a file of Slurm",
+        ),
         ("init slurm --cluster cluster.yaml --controller h --grace 2", "which unit?"),
-        ("init slurm --cluster cluster.yaml --controller h -o cluster.yaml", "is a file, not a directory"),
+        (
+            "init slurm --cluster cluster.yaml --controller h -o cluster.yaml",
+            "is a file, not a directory",
+        ),
     ] {
         let run = home.words(words).code(2);
         assert!(run.stderr.contains(part), "{words}: {}", run.stderr);

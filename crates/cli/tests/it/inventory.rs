@@ -1,4 +1,5 @@
-//! `muster inventory`: the cluster file of this machine, of Slurm's and of Kubernetes' nodes, as a user asks for it.
+//! `muster inventory`: the cluster file of this machine, of Slurm's and of Kubernetes' nodes, as a
+//! user asks for it.
 
 use std::path::Path;
 
@@ -57,7 +58,9 @@ fn virtual_gpus_are_marked_as_such() {
 #[test]
 fn slurm_is_read_from_a_pipe() {
     let home = Home::new();
-    let run = home.with_stdin(&["inventory", "--from", "-"], &sample("synthetic-sinfo-v0.0.42.json")).ok();
+    let run = home
+        .with_stdin(&["inventory", "--from", "-"], &sample("synthetic-sinfo-v0.0.42.json"))
+        .ok();
     insta::assert_snapshot!(run.stdout, @r#"
     # 6 nodes with 35 GPUs (32 h100, 2 v100, 1 t4), from sinfo --json; written by muster inventory
     nodes:
@@ -107,7 +110,11 @@ fn untyped_gpus_get_the_model_that_is_said() {
     let home = Home::new();
     home.write("nodes.json", &sample("synthetic-nodes-v0.0.38.json"));
     let run = home.words("inventory --from nodes.json").ok();
-    assert!(run.stdout.contains("gpu: gpu") && run.stdout.contains("`--gpu MODEL` does"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("gpu: gpu") && run.stdout.contains("`--gpu MODEL` does"),
+        "{}",
+        run.stdout
+    );
     let run = home.words("inventory --from nodes.json --gpu a100").ok();
     assert!(run.stdout.contains("gpus: 8, gpu: a100"), "{}", run.stdout);
     home.words("inventory --from nodes.json --gpu A100").code(2);
@@ -133,7 +140,11 @@ fn a_file_is_written_once_unless_forced() {
     ];
     for (place, said) in places {
         let run = home.muster(&["inventory", "--virtual-gpus", "8", "-o", place]);
-        assert!(run.code != 0 && run.stderr.starts_with(&format!("error: {said}\n")), "{}", run.stderr);
+        assert!(
+            run.code != 0 && run.stderr.starts_with(&format!("error: {said}\n")),
+            "{}",
+            run.stderr
+        );
     }
     assert!(home.words("inventory --virtual-gpus 8 -o -").ok().stdout.contains("gpus: 8"));
     assert!(!home.path("-").exists());
@@ -175,14 +186,18 @@ fn mistakes_are_told_with_the_row_and_write_nothing() {
     home.words("inventory --level leaf=x").code(2);
     home.words("inventory --from in.json --level no/level=x").code(2);
     std::fs::write(home.path("in.json"), [0xff, 0xfe]).unwrap();
-    assert_eq!(home.words("inventory --from in.json").code(2).stderr, "error: in.json is not UTF-8 text\n");
+    assert_eq!(
+        home.words("inventory --from in.json").code(2).stderr,
+        "error: in.json is not UTF-8 text\n"
+    );
 }
 
 #[test]
 fn a_level_that_no_file_could_name_is_refused() {
     let home = Home::new();
     home.write("nodes.json", &sample("synthetic-kubectl-nodes.json"));
-    let run = home.words("inventory --from nodes.json --level node=topology.kubernetes.io/zone").code(2);
+    let run =
+        home.words("inventory --from nodes.json --level node=topology.kubernetes.io/zone").code(2);
     insta::assert_snapshot!(run.stderr, @"
     error: nodes.json: `node` is always the last level; leave it out
     hint: name levels from the widest: --level block=LABEL --level leaf=LABEL

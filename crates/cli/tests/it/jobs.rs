@@ -59,7 +59,9 @@ fn a_gang_restarts_as_a_whole_until_it_succeeds() {
     home.write("tries.1", "");
     home.write(
         "again.yaml",
-        &format!("tasks: 2\ngpus-per-task: 1\nrestart: {{max: 5, backoff: 1s}}\nrun: |\n  {script}\n"),
+        &format!(
+            "tasks: 2\ngpus-per-task: 1\nrestart: {{max: 5, backoff: 1s}}\nrun: |\n  {script}\n"
+        ),
     );
     home.words("run --wait again.yaml").ok();
     let tries = (home.read("tries.0"), home.read("tries.1"));

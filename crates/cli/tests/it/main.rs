@@ -1,4 +1,5 @@
-//! The built binary, end to end: real daemon, real supervisors, real processes, each test in a home of its own.
+//! The built binary, end to end: real daemon, real supervisors, real processes, each test in a home
+//! of its own.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 

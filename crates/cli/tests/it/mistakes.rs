@@ -31,7 +31,9 @@ fn a_bad_option_is_shown_as_it_was_typed() {
      |        ^^^^^^^^^ expected a unit: ms, s, m, h, d or w, as in `1h30m`
     ");
     assert!(!home.path("m").exists());
-    for words in ["run --env A -- true", "run --checkpoint USR1 -- true", "run --gpus -1 -- true", "run"] {
+    for words in
+        ["run --env A -- true", "run --checkpoint USR1 -- true", "run --gpus -1 -- true", "run"]
+    {
         home.words(words).code(2);
     }
 }
@@ -117,7 +119,8 @@ fn a_home_that_cannot_be_is_refused_with_a_hint() {
     assert!(said.contains("MUSTER_HOME is `relative`") && said.contains("hint: "), "{said}");
 
     // A place that cannot be made: the daemon that was to start says why, with its cause.
-    let run = home.command(&["run", "--", "true"]).env("MUSTER_HOME", "/proc/muster").output().unwrap();
+    let run =
+        home.command(&["run", "--", "true"]).env("MUSTER_HOME", "/proc/muster").output().unwrap();
     assert_eq!(run.status.code(), Some(1));
     let said = String::from_utf8(run.stderr).unwrap();
     assert!(said.starts_with("error: cannot start the daemon: cannot use /proc/muster"), "{said}");
@@ -158,7 +161,8 @@ fn a_command_without_dashes_is_offered_with_them() {
         ("run sh --lr 3 --epochs=2", "muster run -- sh --lr 3 --epochs=2"),
     ] {
         let run = home.words(words).code(2);
-        let expected = format!("error: `sh` is a program, not a job file\nhint: to run it: {line}\n");
+        let expected =
+            format!("error: `sh` is a program, not a job file\nhint: to run it: {line}\n");
         assert_eq!(run.stderr, expected, "{words}");
     }
     assert!(!home.path("m").exists());
@@ -178,12 +182,16 @@ fn words_of_other_tools_lead_to_the_verb() {
         ("squeue", "muster ps"),
     ] {
         let run = home.words(&format!("{word} 3")).code(2);
-        assert!(run.stderr.starts_with(&format!("error: there is no `muster {word}`\nhint: ")), "{run:?}");
+        assert!(
+            run.stderr.starts_with(&format!("error: there is no `muster {word}`\nhint: ")),
+            "{run:?}"
+        );
         assert!(run.stderr.contains(verb), "{run:?}");
     }
 }
 
-/// With `--json`, whatever fails says so in one line of one shape, on stderr, with nothing on stdout.
+/// With `--json`, whatever fails says so in one line of one shape, on stderr, with nothing on
+/// stdout.
 #[test]
 fn errors_are_json_where_data_is() {
     let home = Home::new();

@@ -22,7 +22,10 @@ fn output_is_in_the_file_that_is_named_and_logs_finds_it() {
     assert_eq!(home.words("logs 1").ok().stdout, "1\n2\n3\ne\n");
     assert_eq!(home.words("logs -n 2 named").ok().stdout, "3\ne\n");
     let shown = home.words("show 1").ok().stdout;
-    assert!(shown.contains(&format!("output     {}", home.path("out/%x-%j.txt").display())), "{shown}");
+    assert!(
+        shown.contains(&format!("output     {}", home.path("out/%x-%j.txt").display())),
+        "{shown}"
+    );
     let refused = home.words("logs --attempt 1 1").code(2).stderr;
     assert!(refused.contains("all starts of job 1 write into"), "{refused}");
 }
@@ -54,7 +57,10 @@ fn elements_and_ranks_have_files_of_their_own_where_the_name_says_so() {
     .ok();
     assert_eq!(home.words("logs -r 1 ranks").ok().stdout, "1\n");
     assert_eq!(home.words("logs -r all ranks").ok().stdout, "0: 0\n1: 1\n");
-    home.words("run --wait --tasks 2 --gpus-per-task 1 -o both --name both -- printenv MUSTER_JOB_NAME").ok();
+    home.words(
+        "run --wait --tasks 2 --gpus-per-task 1 -o both --name both -- printenv MUSTER_JOB_NAME",
+    )
+    .ok();
     let all = home.words("logs -r all both").ok();
     assert_eq!(all.stdout, "both\nboth\n");
     assert!(all.stderr.contains("all ranks write into one file"), "{}", all.stderr);

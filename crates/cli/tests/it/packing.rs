@@ -1,4 +1,5 @@
-//! A cluster filled pod by pod, as a user asks for it; and the command of the published runs, where the public traces are there.
+//! A cluster filled pod by pod, as a user asks for it; and the command of the published runs, where
+//! the public traces are there.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,8 @@ const ASKED: &str = "simulate --cluster nodes.csv --trace pods.csv --no-departur
 #[test]
 fn a_cluster_is_filled_in_the_order_that_is_given() {
     let home = home();
-    let asked = format!("{ASKED} --arrival-order order.txt --scheduler fragmentation,spread,gpu-packing");
+    let asked =
+        format!("{ASKED} --arrival-order order.txt --scheduler fragmentation,spread,gpu-packing");
     let shown: PackingComparison = home.words(&format!("{asked} --json")).ok().json();
     assert_eq!((shown.nodes, shown.gpus, shown.arrivals, shown.bad_rows), (2, 4, 4, 0));
     let runs: Vec<_> = shown
@@ -33,7 +35,8 @@ fn a_cluster_is_filled_in_the_order_that_is_given() {
         .iter()
         .map(|run| (run.scheduler.as_str(), run.is_engine, run.placed, run.turned_away))
         .collect();
-    let expected = [("fragmentation", true, 3, 1), ("spread", true, 2, 2), ("gpu-packing", false, 3, 1)];
+    let expected =
+        [("fragmentation", true, 3, 1), ("spread", true, 2, 2), ("gpu-packing", false, 3, 1)];
     assert_eq!(runs, expected, "shares apart leave no pair; nobody has a P100");
     // 0.5 + 0.5 + 2 + 1 of 4 were asked for.
     let run = &shown.runs[0];
@@ -56,7 +59,8 @@ fn a_cluster_is_filled_in_the_order_that_is_given() {
 #[test]
 fn json_keeps_to_its_schema() {
     let home = home();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/packing-comparison.schema.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/schema/packing-comparison.schema.json");
     let published: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let schema = jsonschema::validator_for(&published).unwrap();
     let printed: Value = home.words(&format!("{ASKED} --json")).ok().json();
@@ -72,7 +76,11 @@ fn mistakes_are_told_with_what_to_do() {
     home.write("stray.txt", "half\nnobody\n");
     for (words, said, hint) in [
         ("--no-departures --trace pods.csv", "--cluster", ""),
-        ("--cluster nodes.csv --trace pods.csv", "no job of the trace can run", "`--no-departures`"),
+        (
+            "--cluster nodes.csv --trace pods.csv",
+            "no job of the trace can run",
+            "`--no-departures`",
+        ),
         ("--cluster nodes.csv --trace pods.csv --no-departures --procs 8", "--procs", ""),
         (
             "--cluster nodes.csv --trace pods.csv --no-departures --scheduler easy",
@@ -81,8 +89,16 @@ fn mistakes_are_told_with_what_to_do() {
         ),
         ("--trace pods.csv --procs 8 --scheduler random", "`--scheduler random`", "easy-sjf"),
         ("--cluster empty.csv --trace pods.csv --no-departures", "no node", "sn,cpu_milli"),
-        ("--cluster twice.csv --trace pods.csv --no-departures", "two nodes are called a", "differently"),
-        ("--cluster bad.csv --trace pods.csv --no-departures --strict", "line 4: 2 columns of 5", "--strict"),
+        (
+            "--cluster twice.csv --trace pods.csv --no-departures",
+            "two nodes are called a",
+            "differently",
+        ),
+        (
+            "--cluster bad.csv --trace pods.csv --no-departures --strict",
+            "line 4: 2 columns of 5",
+            "--strict",
+        ),
         (
             "--cluster nodes.csv --trace pods.csv --no-departures --arrival-order stray.txt",
             "`nobody` is no pod",
@@ -99,7 +115,8 @@ fn mistakes_are_told_with_what_to_do() {
 /// The rule and the five seeds are tested in `muster-sim`; this is the command, with one of them.
 #[test]
 fn the_command_of_the_published_runs() {
-    let beside: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "..", "..", "shared", "traces"].iter().collect();
+    let beside: PathBuf =
+        [env!("CARGO_MANIFEST_DIR"), "..", "..", "..", "shared", "traces"].iter().collect();
     let openb = std::env::var_os("MUSTER_TRACES").map_or(beside, PathBuf::from).join("openb");
     if !openb.is_dir() {
         eprintln!("not tested: the public traces are not in {}", openb.display());

@@ -1,5 +1,5 @@
-//! Who makes room for whom, with real processes: lent GPUs are taken back, higher priority takes from lower, and whoever
-//! goes has saved his progress before.
+//! Who makes room for whom, with real processes: lent GPUs are taken back, higher priority takes
+//! from lower, and whoever goes has saved his progress before.
 
 use muster_model::view::State;
 
@@ -36,7 +36,11 @@ fn a_queue_takes_back_what_it_lent_and_the_borrower_goes_on_where_he_was() {
     home.until("the owner runs", || home.path("mine").exists());
     let guest = home.job(1);
     assert_eq!(guest.state, State::Pending);
-    assert_eq!(guest.elements[0].checkpoint.as_ref().unwrap().label, "step 7", "it saved before it went");
+    assert_eq!(
+        guest.elements[0].checkpoint.as_ref().unwrap().label,
+        "step 7",
+        "it saved before it went"
+    );
     assert_eq!(home.read("begun"), "0:\n");
     // 3. When he is done, the guest has it again, and knows where it was.
     home.open("done");
@@ -50,7 +54,10 @@ fn a_queue_takes_back_what_it_lent_and_the_borrower_goes_on_where_he_was() {
 fn higher_priority_takes_from_lower_unless_that_is_protected() {
     let home = Home::with_gpus(1);
     let gate = home.gate("go");
-    home.write("safe.yaml", &format!("gpus: 1\nprotect: always\nrun: \"echo up > safe; {gate}\"\n"));
+    home.write(
+        "safe.yaml",
+        &format!("gpus: 1\nprotect: always\nrun: \"echo up > safe; {gate}\"\n"),
+    );
     home.words("run safe.yaml").ok();
     home.until("it runs", || home.path("safe").exists());
     let urgent = home.sh("--gpus 1 --priority 5", "echo up > urgent");
@@ -64,9 +71,15 @@ fn higher_priority_takes_from_lower_unless_that_is_protected() {
     let low = home.sh("--gpus 1", &format!("echo $MUSTER_RESTART_COUNT >> low; {gate}"));
     home.until("it runs", || home.path("low").exists());
     let would = home.words("run --dry-run --gpus 1 --priority 5 -- true").ok().stdout;
-    assert!(would.contains("would wait: making room") && would.contains("1 job would be told"), "{would}");
+    assert!(
+        would.contains("would wait: making room") && would.contains("1 job would be told"),
+        "{would}"
+    );
     let equal = home.words("run --dry-run --gpus 1 -- true").ok().stdout;
-    assert!(equal.contains(&format!("nobody goes for it: sh ({low}) has no lower priority")), "{equal}");
+    assert!(
+        equal.contains(&format!("nobody goes for it: sh ({low}) has no lower priority")),
+        "{equal}"
+    );
     let urgent = home.sh("--gpus 1 --priority 5", "echo up > urgent2");
     home.words(&format!("wait {urgent}")).ok();
     home.until("it runs again", || home.read("low") == "0\n1\n");

@@ -1,5 +1,5 @@
-//! `muster prove`: the example, counts and the grid as they are shown, JSON that keeps its shape, mistakes told exactly. No
-//! daemon is started for any of it.
+//! `muster prove`: the example, counts and the grid as they are shown, JSON that keeps its shape,
+//! mistakes told exactly. No daemon is started for any of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +57,8 @@ fn where_both_fit_both_run_and_without_an_order_the_gangs_take_turns() {
 #[test]
 fn a_gang_larger_than_the_pool_is_an_answer() {
     let home = Home::new();
-    let proof: GangProof = home.words("prove gang --gpus 4 --need 5,2 --order aaaab -o json").json();
+    let proof: GangProof =
+        home.words("prove gang --gpus 4 --need 5,2 --order aaaab -o json").json();
     assert_eq!((proof.per_pod.verdict, proof.gang.verdict), (Verdict::Deadlock, Verdict::Whole));
     assert!(matches!(proof.gang.steps[0].decided, Decided::Refused { .. }));
     let text = home.words("prove gang --gpus 4 --need 5,2 --order aaaab").ok().stdout;
@@ -79,7 +80,10 @@ fn all_orders_are_counted_and_a_sweep_is_a_grid() {
     next  muster prove gang --sweep
     ");
     let found: GangOrders = home.words("prove gang --all-orders --json").json();
-    assert_eq!((found.orders, found.per_pod.deadlock.orders, found.gang.whole.orders), (252, 140, 252));
+    assert_eq!(
+        (found.orders, found.per_pod.deadlock.orders, found.gang.whole.orders),
+        (252, 140, 252)
+    );
     let text = home.words("prove gang --sweep --pools 4..9 --sizes 3..5").ok().stdout;
     insta::assert_snapshot!(text, @r"
     2 gangs of equal size, 1 GPU per pod; percent of all orders of arrival, · is none
@@ -108,7 +112,9 @@ fn places(at: &str, value: &serde_json::Value, found: &mut BTreeMap<String, BTre
     use serde_json::Value;
     let leaf = match value {
         Value::Object(fields) => {
-            return fields.iter().for_each(|(name, value)| places(&format!("{at}/{name}"), value, found));
+            return fields
+                .iter()
+                .for_each(|(name, value)| places(&format!("{at}/{name}"), value, found));
         }
         Value::Array(items) if !items.is_empty() => {
             return items.iter().for_each(|item| places(&format!("{at}[]"), item, found));
@@ -125,7 +131,8 @@ fn places(at: &str, value: &serde_json::Value, found: &mut BTreeMap<String, BTre
 #[test]
 fn the_shape_of_the_json_is_kept() {
     let home = Home::new();
-    let mut proof: serde_json::Value = home.words("prove gang --gpus 1 --need 1,2 --order ab --json").json();
+    let mut proof: serde_json::Value =
+        home.words("prove gang --gpus 1 --need 1,2 --order ab --json").json();
     let mut found = BTreeMap::new();
     for one in ["per_pod", "gang"] {
         places("per_pod|gang", &proof[one].take(), &mut found);
@@ -286,6 +293,10 @@ fn mistakes_are_told_exactly() {
         "hint: narrow `--pools` or `--sizes`",
     );
     let run = home.muster(&["prove", "gang", "--order", ""]).code(2);
-    assert!(run.stderr.contains("error: the order is empty\nhint: one letter per pod"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("error: the order is empty\nhint: one letter per pod"),
+        "{}",
+        run.stderr
+    );
     assert!(!home.path("m").exists());
 }

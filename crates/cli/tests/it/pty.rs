@@ -28,7 +28,13 @@ impl Typist {
     }
 
     /// Starts the binary on a terminal of this size, with these variables.
-    pub fn sized(home: &Home, args: &[&str], rows: u16, columns: u16, env: &[(&str, &str)]) -> Self {
+    pub fn sized(
+        home: &Home,
+        args: &[&str],
+        rows: u16,
+        columns: u16,
+        env: &[(&str, &str)],
+    ) -> Self {
         let mut command = home.command(args);
         command.envs(env.iter().copied());
         Self::of(command, rows, columns)
@@ -40,8 +46,10 @@ impl Typist {
         grantpt(&near).unwrap();
         unlockpt(&near).unwrap();
         let name = ptsname(&near, Vec::new()).unwrap();
-        let far = open(&*name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
-        tcsetwinsize(&near, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        let far =
+            open(&*name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        tcsetwinsize(&near, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 })
+            .unwrap();
         let end = || Stdio::from(far.try_clone().unwrap());
         let child = command
             .env("TERM", "xterm")
@@ -85,8 +93,11 @@ impl Typist {
 
     /// Makes the window another size.
     pub fn resize(&self, rows: u16, columns: u16) {
-        tcsetwinsize(&self.near, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 })
-            .unwrap();
+        tcsetwinsize(
+            &self.near,
+            Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 },
+        )
+        .unwrap();
         // The terminal is not the controlling one of the binary: the kernel tells nobody.
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::WINCH).unwrap();
@@ -94,7 +105,8 @@ impl Typist {
 
     /// Sends a signal to the binary.
     pub fn signal(&self, signal: rustix::process::Signal) {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal)
+            .unwrap();
     }
 
     /// Waits for its end and answers its exit code.

@@ -1,5 +1,5 @@
-//! `--on slurm@HOST` through an ssh that leads to another home on this machine: the program is brought along once, jobs go as text, and exit
-//! codes come back.
+//! `--on slurm@HOST` through an ssh that leads to another home on this machine: the program is
+//! brought along once, jobs go as text, and exit codes come back.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -44,7 +44,10 @@ impl Far {
     fn muster(&self, words: &[&str]) -> Run {
         let mut command = Command::new(env!("CARGO_BIN_EXE_muster"));
         command.args(words).current_dir(self.dir.path()).stdin(Stdio::null());
-        command.env_clear().env("PATH", std::env::var("PATH").unwrap()).env("HOME", self.dir.path());
+        command
+            .env_clear()
+            .env("PATH", std::env::var("PATH").unwrap())
+            .env("HOME", self.dir.path());
         command.env("MUSTER_SSH", self.path("bin/ssh")).env("MUSTER_SLURM_BIN", self.path("bin"));
         command.env("FAR", self.path("far"));
         Run::of(command.output().unwrap())
@@ -58,7 +61,8 @@ fn read(path: &Path) -> String {
 #[test]
 fn a_job_of_this_machine_is_handed_on_there() {
     let far = Far::new();
-    fs::write(far.path("it's mine.yaml"), "name: far\nnodes: 2\ngpus: 8\nrun: torchrun train.py\n").unwrap();
+    fs::write(far.path("it's mine.yaml"), "name: far\nnodes: 2\ngpus: 8\nrun: torchrun train.py\n")
+        .unwrap();
 
     // 1. The program comes along, once; another build that nobody called for months goes.
     let bin = far.path("far/.local/share/muster/bin");
@@ -96,7 +100,9 @@ fn a_host_that_cannot_be_reached_or_is_another_machine_is_named() {
     let away = far.muster(&["ps", "--on", "slurm@nowhere"]).code(1);
     assert!(away.stderr.contains("nowhere cannot be reached over ssh"), "{}", away.stderr);
     assert!(far.muster(&["ps", "--on", "slurm@"]).code(2).stderr.contains("slurm@HOST"));
-    assert!(far.muster(&["ps", "--on", "slurm@-oProxyCommand=x"]).code(2).stderr.contains("slurm@HOST"));
+    assert!(
+        far.muster(&["ps", "--on", "slurm@-oProxyCommand=x"]).code(2).stderr.contains("slurm@HOST")
+    );
 
     far.program("ssh", "echo Welcome; echo muster-asks; echo 'Darwin arm64'");
     let other = far.muster(&["ps", "--on", "slurm@login"]).code(1);

@@ -13,7 +13,8 @@ fn node(home: &Home) -> String {
     home.words("nodes --json").ok().json::<NodeList>().nodes[0].name.to_string()
 }
 
-/// Who runs these tests, as the daemon calls them. The job that tells it is over: a whole node can be reserved.
+/// Who runs these tests, as the daemon calls them. The job that tells it is over: a whole node can
+/// be reserved.
 fn me(home: &Home) -> String {
     let job = home.run("", &["true"]);
     home.words(&format!("wait {job}")).ok();
@@ -55,9 +56,13 @@ fn a_gpu_that_is_set_aside_is_for_the_jobs_that_name_it() {
 fn until_it_begins_others_run_there_what_ends_in_time() {
     let home = Home::with_gpus(2);
     let (me, node) = (me(&home), node(&home));
-    let words = format!("reserve exam --nodes {node} --in 1h --for 2h --every 1d --times 3 --users {me}");
+    let words =
+        format!("reserve exam --nodes {node} --in 1h --for 2h --every 1d --times 3 --users {me}");
     let said = home.words(&words).ok().stderr;
-    assert!(said.contains("and again every 1d; until then, what ends in time still starts there"), "{said}");
+    assert!(
+        said.contains("and again every 1d; until then, what ends in time still starts there"),
+        "{said}"
+    );
     let short = home.run("--gpus 1 --time 10m", &["true"]);
     home.words(&format!("wait {short}")).ok();
     let long = home.run("--gpus 1 --time 2h", &["true"]);
@@ -86,7 +91,10 @@ fn when_it_begins_what_waits_for_it_starts_and_who_is_stopped_goes_back_to_the_q
     home.until_state(endless, State::Running);
     let words = format!("reserve exam --nodes {node} --in 1s --for 1h --users {me}");
     let refused = home.words(&words).code(1).stderr;
-    assert!(refused.contains(&format!("still there: {endless}")) && refused.contains("--stop"), "{refused}");
+    assert!(
+        refused.contains(&format!("still there: {endless}")) && refused.contains("--stop"),
+        "{refused}"
+    );
     home.words(&format!("{words} --stop")).ok();
     let inside = home.run("--gpus 1 --time 10m --reservation exam", &["true"]);
     home.words(&format!("wait {inside}")).ok();
@@ -112,25 +120,41 @@ fn mistakes_are_answered_with_what_is_meant() {
         }
     };
     fails("run --gpus 1 --time 1m --reservation exem -- true", 2, "did you mean `exam`?");
-    fails("run --gpus 1 --time 1m --reservation others -- true", 1, "the reservation others is for others");
+    fails(
+        "run --gpus 1 --time 1m --reservation others -- true",
+        1,
+        "the reservation others is for others",
+    );
     fails("run --gpus 1 --time 2h --reservation exam -- true", 1, "more, grace included");
     fails("run --gpus 1 --reservation exam -- true", 1, "has no time limit");
     fails("run --gpus 2 --time 1m --reservation exam -- true", 1, "never fits");
     fails("reserve exem --drop", 4, "did you mean exam?");
-    fails("reserve more --gpus 1 --for 1h --users ann", 1, "only 0 of 1 GPUs can be set aside then");
+    fails(
+        "reserve more --gpus 1 --for 1h --users ann",
+        1,
+        "only 0 of 1 GPUs can be set aside then",
+    );
     fails(
         &format!("reserve more --nodes {node} --for 1h --users ann"),
         1,
         "set aside for the reservation exam",
     );
-    fails(&format!("reserve more --nodes {node}x --for 1h --users ann"), 4, &format!("did you mean {node}?"));
+    fails(
+        &format!("reserve more --nodes {node}x --for 1h --users ann"),
+        4,
+        &format!("did you mean {node}?"),
+    );
     fails("reserve exam --gpus 1 --for 2h --users ann", 1, "there is a reservation exam already");
     fails("reserve a/b --gpus 1 --for 2h --users ann", 2, "no name of a reservation");
     fails("reserve more --gpus 1 --for 1h", 2, "who may use it");
     fails("reserve more --for 1h --users ann", 2, "what to set aside");
     fails("reserve more --gpus 1 --users ann", 2, "how long");
     fails("reserve more --gpus 1 --for 1h --times 3 --users ann", 2, "--every");
-    fails("reserve more --gpus 1 --for 1h --start 2020-01-01T00:00Z --users ann", 2, "lies in the past");
+    fails(
+        "reserve more --gpus 1 --for 1h --start 2020-01-01T00:00Z --users ann",
+        2,
+        "lies in the past",
+    );
     assert!(wrong.borrow().is_empty(), "{}", wrong.borrow().join("\n"));
     assert_eq!(reservations(&home).len(), 2, "nothing else was done");
 }

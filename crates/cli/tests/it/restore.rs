@@ -1,5 +1,6 @@
-//! Backup and restore, each way that docs/operations.md names, and losses that nobody planned. No job ever takes the exit
-//! code or the output of another one, nothing runs twice, and what runs is not ended by a restore.
+//! Backup and restore, each way that docs/operations.md names, and losses that nobody planned. No
+//! job ever takes the exit code or the output of another one, nothing runs twice, and what runs is
+//! not ended by a restore.
 
 use std::fs;
 
@@ -53,7 +54,8 @@ fn pid_in(home: &Home, name: &str) -> u32 {
 /// A job of one GPU that says its name, marks that it ran, waits at a gate and ends with a code.
 fn waiting(home: &Home, name: &str, code: u8) -> u64 {
     let gate = home.gate(&format!("{name}.go"));
-    let script = format!("echo {name}; echo $$ >> {name}.pid; {gate}; echo end of {name}; exit {code}");
+    let script =
+        format!("echo {name}; echo $$ >> {name}.pid; {gate}; echo end of {name}; exit {code}");
     home.sh(&format!("--name {name} --gpus 1"), &script)
 }
 
@@ -92,7 +94,8 @@ fn an_older_copy_is_refused_and_once_accepted_gives_no_number_twice() {
     let waits = home.sh("--name waits --gpus 4", "echo waits >> waits.ran; echo waits; exit 6");
     home.until_state(kept, State::Running);
     back_up(&home, "copy.db");
-    // What the copy does not know: one that ended, one that runs, and how those that it does know went on.
+    // What the copy does not know: one that ended, one that runs, and how those that it does know
+    // went on.
     let ended = home.sh("--name ended --gpus 1", "echo a secret of ended; exit 3");
     home.words(&format!("wait {ended}")).code(3);
     home.open("kept.go");
@@ -115,11 +118,17 @@ fn an_older_copy_is_refused_and_once_accepted_gives_no_number_twice() {
     home.words(&format!("wait {kept}")).code(5);
     home.words(&format!("wait {waits}")).code(6);
     assert_eq!(home.words(&format!("logs {waits}")).ok().stdout, "waits\n");
-    assert_eq!((home.read("waits.ran").as_str(), home.read("kept.pid").lines().count()), ("waits\n", 1));
+    assert_eq!(
+        (home.read("waits.ran").as_str(), home.read("kept.pid").lines().count()),
+        ("waits\n", 1)
+    );
 
     assert!(alive(pid), "an accepted state ends nothing that it does not know");
     let warnings = home.words("info").json::<muster_api::types::DaemonInfo>().warnings;
-    assert!(warnings.iter().any(|text| text.contains(&format!("job {stray} rank 0"))), "{warnings:?}");
+    assert!(
+        warnings.iter().any(|text| text.contains(&format!("job {stray} rank 0"))),
+        "{warnings:?}"
+    );
     home.open("stray.go");
     home.until("it ends by itself", || !alive(pid));
     assert_eq!(home.read("stray.pid").lines().count(), 1);
@@ -174,8 +183,10 @@ fn a_whole_directory_that_is_put_back_is_found_older_too() {
     home.words(&format!("wait {first}")).code(3);
     home.words("stop-daemon").ok();
     let copy = |from: &str, to: &str| {
-        let status =
-            std::process::Command::new("cp").arg("-a").args([home.path(from), home.path(to)]).status();
+        let status = std::process::Command::new("cp")
+            .arg("-a")
+            .args([home.path(from), home.path(to)])
+            .status();
         assert!(status.unwrap().success());
     };
     copy("m", "copy");
@@ -237,7 +248,9 @@ fn states_that_share_a_runtime_directory_do_not_contradict_each_other() {
     let run = |state: &str, words: &[&str]| {
         let mut command = home.command(words);
         command.env_remove("MUSTER_HOME");
-        command.env("XDG_STATE_HOME", home.path(state)).env("XDG_RUNTIME_DIR", home.path("runtime"));
+        command
+            .env("XDG_STATE_HOME", home.path(state))
+            .env("XDG_RUNTIME_DIR", home.path("runtime"));
         crate::home::Run::of(command.output().unwrap()).ok()
     };
     for state in ["a", "b", "a"] {
@@ -273,7 +286,8 @@ fn start_on_what_is_left(home: &Home) {
 
 #[test]
 fn random_losses_and_restores_mix_no_jobs_up() {
-    let seed = std::env::var("MUSTER_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let seed =
+        std::env::var("MUSTER_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     println!("seed {seed}");
     let mut rng = Rng(seed);
     let home = Home::with_gpus(4);
@@ -288,7 +302,8 @@ fn random_losses_and_restores_mix_no_jobs_up() {
                 "echo $$ >> ran.j{submitted}; echo j{submitted}; sleep {pause}e-3; exit {}",
                 submitted % 7
             );
-            let number = home.sh(&format!("--name j{submitted} --gpus {}", 1 + rng.below(3)), &script);
+            let number =
+                home.sh(&format!("--name j{submitted} --gpus {}", 1 + rng.below(3)), &script);
             assert!(numbers.insert(number), "step {step}: number {number} was given twice");
         }
         match rng.below(6) {
@@ -339,7 +354,11 @@ fn random_losses_and_restores_mix_no_jobs_up() {
             "job {}",
             view.job
         );
-        assert_eq!(home.read(&format!("ran.{name}")).lines().count(), 1, "{name} ran other than once");
+        assert_eq!(
+            home.read(&format!("ran.{name}")).lines().count(),
+            1,
+            "{name} ran other than once"
+        );
     }
     for job in 1..=submitted {
         assert!(home.read(&format!("ran.j{job}")).lines().count() <= 1, "j{job} ran twice");

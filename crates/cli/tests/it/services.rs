@@ -1,5 +1,5 @@
-//! Services and notebooks with real processes: replicas that listen, die and come back, that are scaled and cancelled;
-//! notebooks that are stopped when nothing happens in them.
+//! Services and notebooks with real processes: replicas that listen, die and come back, that are
+//! scaled and cancelled; notebooks that are stopped when nothing happens in them.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt as _;
@@ -18,8 +18,9 @@ exec perl -MIO::Socket::INET -e '
         Listen => 5, LocalAddr => "127.0.0.1", LocalPort => $ENV{PORT}, ReuseAddr => 1) or die $@;
     while (my $client = $server->accept) { close $client }'"#;
 
-/// The first of three ports that no program listens on, out of those that the kernel gives to no program by itself. They are this test
-/// process's until it ends: each is claimed by a name that all tests of this machine know, as a service binds its port only later.
+/// The first of three ports that no program listens on, out of those that the kernel gives to no
+/// program by itself. They are this test process's until it ends: each is claimed by a name that
+/// all tests of this machine know, as a service binds its port only later.
 fn free_ports() -> u16 {
     static CLAIMS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
     let mut claims = CLAIMS.lock().unwrap();
@@ -57,7 +58,9 @@ fn replicas_listen_die_alone_come_back_and_are_scaled() {
     assert!(listed.contains("2 of 2 ready"), "{listed}");
     // One is killed: it comes back on its port, and the other does not notice.
     kill(home.read("pid.1").trim().parse().unwrap());
-    home.until("it is back", || home.job(job).elements[1].attempt == 2 && service(&home, job).ready == 2);
+    home.until("it is back", || {
+        home.job(job).elements[1].attempt == 2 && service(&home, job).ready == 2
+    });
     let view = home.job(job);
     assert_eq!((view.state, view.elements[0].attempt), (State::Running, 1));
     let shown = home.words(&format!("show {job}")).ok().stdout;

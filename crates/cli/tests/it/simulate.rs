@@ -4,7 +4,8 @@ use muster_model::simulation::{FlatComparison, FleetComparison, FleetEvent, Flee
 
 use crate::home::Home;
 
-/// 0 holds 6 of 10 until 100; 1 needs all; the others come behind it. 6 never ran, 7 is wider than the machine.
+/// 0 holds 6 of 10 until 100; 1 needs all; the others come behind it. 6 never ran, 7 is wider than
+/// the machine.
 const TRACE: &str = "; MaxProcs: 10
 0 0 -1 100 6 -1 -1 6 100 -1 1 1 1 1 1 1 -1 -1
 1 1 -1 10 10 -1 -1 10 10 -1 1 2 1 1 1 1 -1 -1
@@ -22,7 +23,10 @@ fn a_trace_is_replayed_and_its_schedule_written() {
     home.write("trace.swf", TRACE);
     let asked = "simulate --trace trace.swf --scheduler easy --schedule-out out.csv --json";
     let shown: FlatComparison = home.words(asked).ok().json();
-    assert_eq!((shown.procs, shown.jobs, shown.never_ran, shown.too_wide, shown.bad_rows), (10, 6, 1, 1, 0));
+    assert_eq!(
+        (shown.procs, shown.jobs, shown.never_ran, shown.too_wide, shown.bad_rows),
+        (10, 6, 1, 1, 0)
+    );
     let run = &shown.runs[0];
     assert!(run.is_engine && !run.is_partial && run.begun == 6);
     assert_eq!((run.scheduler.as_str(), run.makespan_secs), ("easy", 310.0));
@@ -34,8 +38,12 @@ fn a_trace_is_replayed_and_its_schedule_written() {
          3,2,108,110,10,4\n4,4,106,110,200,2\n5,5,87,92,5,2\n"
     );
     // Twice as fast, 5 and 4 come while 2 has not begun.
-    let faster: FlatComparison = home.words("simulate --trace trace.swf --load 2 --json").ok().json();
-    assert_eq!(faster.runs.iter().map(|run| run.scheduler.as_str()).collect::<Vec<_>>(), ["fcfs", "easy"]);
+    let faster: FlatComparison =
+        home.words("simulate --trace trace.swf --load 2 --json").ok().json();
+    assert_eq!(
+        faster.runs.iter().map(|run| run.scheduler.as_str()).collect::<Vec<_>>(),
+        ["fcfs", "easy"]
+    );
     assert!(faster.runs[1].wait_secs.mean > run.wait_secs.mean);
 }
 
@@ -48,11 +56,16 @@ fn schedulers_stand_side_by_side() {
         .ok()
         .stdout;
     assert!(
-        shown.starts_with("6 jobs on 10 processors\nleft out: 1 that never ran where they come from\n"),
+        shown.starts_with(
+            "6 jobs on 10 processors\nleft out: 1 that never ran where they come from\n"
+        ),
         "{shown}"
     );
-    for (scheduler, by) in [("fcfs", "the engine"), ("easy-sjf", "a model"), ("conservative", "the engine")] {
-        let row = shown.lines().filter(|line| line.starts_with(&format!("{scheduler} "))).nth(1).unwrap();
+    for (scheduler, by) in
+        [("fcfs", "the engine"), ("easy-sjf", "a model"), ("conservative", "the engine")]
+    {
+        let row =
+            shown.lines().filter(|line| line.starts_with(&format!("{scheduler} "))).nth(1).unwrap();
         assert!(row.ends_with(by), "{row}");
     }
     assert!(shown.contains("under srtf jobs wait"), "{shown}");
@@ -86,7 +99,8 @@ fn mistakes_are_told_with_what_to_do() {
     );
 }
 
-const CLUSTER: &str = "nodes:\n- name: gpu1\n  gpu: a100\n  gpus: 8\n  cpus: 64\n  memory: 512GiB\n";
+const CLUSTER: &str =
+    "nodes:\n- name: gpu1\n  gpu: a100\n  gpus: 8\n  cpus: 64\n  memory: 512GiB\n";
 /// Two gangs of five single GPUs, one after the other.
 const GANGS: &str =
     "id,submit,runtime,tasks,gpus,user\na,0,600,5,1,ann\nb,1,600,5,1,bob\nwide,2,60,9,1,ann\n";
@@ -112,11 +126,15 @@ fn control_planes_are_compared_on_a_cluster() {
     assert!((muster.waited_secs.max - 599.0).abs() < 1e-9, "{:?}", muster.waited_secs);
     // 2. The page, the events, several seeds.
     let page = home.words(&format!("{asked} --seeds 3 --report-out report.html")).ok();
-    assert!(page.stdout.contains("muster") && page.stderr.contains("report.html has the plots"), "{page:?}");
+    assert!(
+        page.stdout.contains("muster") && page.stderr.contains("report.html has the plots"),
+        "{page:?}"
+    );
     assert!(home.read("report.html").contains("kube-default"));
     let noisy = format!("{asked} --scheduler slurm --estimates noisy --seeds 3 --json");
     let noisy: FleetComparison = home.words(&noisy).ok().json();
-    let means: Vec<&str> = noisy.runs[0].intervals.iter().map(|interval| interval.figure.as_str()).collect();
+    let means: Vec<&str> =
+        noisy.runs[0].intervals.iter().map(|interval| interval.figure.as_str()).collect();
     assert!(noisy.seeds == [42, 43, 44] && means.contains(&"turnaround_secs.mean"), "{means:?}");
     home.words(&format!("{asked} --scheduler muster --events-out events.jsonl")).ok();
     let events: Vec<FleetEvent> =
@@ -135,8 +153,8 @@ fn control_planes_are_compared_on_a_cluster() {
     }
 }
 
-/// What can never start under a quota is not taken by the engine, and said so; a model lets it wait.
-/// Ctrl-C while it runs: what it had come to, and that this is not all.
+/// What can never start under a quota is not taken by the engine, and said so; a model lets it
+/// wait. Ctrl-C while it runs: what it had come to, and that this is not all.
 #[test]
 fn a_run_that_is_interrupted_says_how_far_it_came() {
     let home = Home::with_gpus(0);
@@ -144,8 +162,7 @@ fn a_run_that_is_interrupted_says_how_far_it_came() {
     let jobs = 300_000;
     let rows: String = (0..jobs).map(|job| format!("{job},{job},8,1,8,ann\n")).collect();
     home.write("long.csv", &format!("id,submit,runtime,tasks,gpus,user\n{rows}"));
-    let asked =
-        "simulate --cluster cluster.yaml --trace long.csv --scheduler muster --events-out events.jsonl";
+    let asked = "simulate --cluster cluster.yaml --trace long.csv --scheduler muster --events-out events.jsonl";
     let run = home.spawn(&asked.split(' ').collect::<Vec<_>>());
     let written = || std::fs::metadata(home.path("events.jsonl")).map_or(0, |file| file.len());
     home.until("it is well under way", || written() > 100_000);
@@ -166,8 +183,7 @@ fn what_a_queue_file_refuses_is_counted() {
     home.write("cluster.yaml", CLUSTER);
     home.write("gangs.csv", GANGS);
     home.write("queues.yaml", "queues:\n- name: small\n  quota: {a100: 4}\n  borrow: 0\n");
-    let asked =
-        "simulate --cluster cluster.yaml --trace gangs.csv --queues queues.yaml --scheduler muster,kueue";
+    let asked = "simulate --cluster cluster.yaml --trace gangs.csv --queues queues.yaml --scheduler muster,kueue";
     let shown: FleetComparison = home.words(&format!("{asked} --json")).ok().json();
     let counts: Vec<(u64, u64)> = shown.runs.iter().map(|run| (run.refused, run.left)).collect();
     assert_eq!(counts, [(2, 0), (0, 2)]);

@@ -1,4 +1,5 @@
-//! MIG slices are devices of their own, beside whole GPUs of the same machine: from what is declared to what a process sees.
+//! MIG slices are devices of their own, beside whole GPUs of the same machine: from what is
+//! declared to what a process sees.
 
 use crate::home::Home;
 
@@ -35,14 +36,18 @@ gpu: a100-1g.10gb
 run: echo $CUDA_VISIBLE_DEVICES $MUSTER_GPU_SHARE
 ";
     home.with_stdin(&["run", "--wait", "-"], jobs).ok();
-    for (name, seen) in
-        [("whole", "0,1\n"), ("any-of-several", "4\n"), ("named", "2,3\n"), ("part-of-a-slice", "2 500\n")]
-    {
+    for (name, seen) in [
+        ("whole", "0,1\n"),
+        ("any-of-several", "4\n"),
+        ("named", "2,3\n"),
+        ("part-of-a-slice", "2 500\n"),
+    ] {
         assert_eq!(home.words(&format!("logs {name}")).ok().stdout, seen, "{name}");
     }
     // More slices than there are, of a model that is there: refused with the numbers.
-    let refused =
-        home.with_stdin(&["run", "-"], "name: x\ngpus: 3\ngpu: a100-1g.10gb\nrun: 'true'\n").code(2);
+    let refused = home
+        .with_stdin(&["run", "-"], "name: x\ngpus: 3\ngpu: a100-1g.10gb\nrun: 'true'\n")
+        .code(2);
     assert!(refused.stderr.contains("the most of one model on a node is 2"), "{}", refused.stderr);
     // The declaration lasts, and the inventory says it as a cluster file does.
     let inventory = home.words(&format!("inventory --virtual-gpus {declared}")).ok();

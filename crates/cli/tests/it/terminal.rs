@@ -40,7 +40,8 @@ fn a_program_that_ends_at_once_still_shows_what_it_wrote() {
 #[test]
 fn window_changes_arrive() {
     let home = Home::with_gpus(1);
-    let script = "echo ready; while [ \"$(stty size)\" != '40 120' ]; do sleep 0.02; done; echo resized";
+    let script =
+        "echo ready; while [ \"$(stty size)\" != '40 120' ]; do sleep 0.02; done; echo resized";
     let mut typist = Typist::new(&home, &["run", "-it", "--", "sh", "-c", script]);
     typist.until("ready");
     typist.resize(40, 120);
@@ -51,8 +52,10 @@ fn window_changes_arrive() {
 #[test]
 fn a_session_can_be_left_and_taken_up_again() {
     let home = Home::with_gpus(1);
-    let mut typist =
-        Typist::new(&home, &["run", "-it", "--", "sh", "-c", "echo up; read word; echo got-$word; exit 9"]);
+    let mut typist = Typist::new(
+        &home,
+        &["run", "-it", "--", "sh", "-c", "echo up; read word; echo got-$word; exit 9"],
+    );
     typist.until("up");
     typist.keys("~.");
     typist.until("left; job 1 goes on");
@@ -98,8 +101,10 @@ fn the_terminal_is_restored_when_the_client_is_terminated() {
 fn a_watch_on_a_terminal_redraws_in_place_and_ends_with_a_summary() {
     let home = Home::with_gpus(2);
     let gate = home.gate("go");
-    let mut typist =
-        Typist::new(&home, &["run", "--watch", "--gpus", "1", "--name", "drawn", "--", "sh", "-c", &gate]);
+    let mut typist = Typist::new(
+        &home,
+        &["run", "--watch", "--gpus", "1", "--name", "drawn", "--", "sh", "-c", &gate],
+    );
     typist.until("running");
     typist.until("gpu 0 │");
     home.open("go");
@@ -150,7 +155,8 @@ fn open_sessions_count_among_the_connections_of_their_user() {
 fn signals_of_a_terminal_end_programs_though_the_daemon_was_started_with_nohup() {
     let home = Home::new();
     home.start_daemon_deaf();
-    let script = "for s in HUP INT QUIT; do sh -c \"kill -$s \\$\\$\" && echo deaf to $s; done; echo done";
+    let script =
+        "for s in HUP INT QUIT; do sh -c \"kill -$s \\$\\$\" && echo deaf to $s; done; echo done";
     let job = home.run("", &["sh", "-c", script]);
     home.words(&format!("wait {job}")).ok();
     let said = home.words(&format!("logs {job}")).ok().stdout;
@@ -164,12 +170,20 @@ fn a_command_runs_beside_the_task_with_a_terminal_and_without() {
     let job = home.sh("--gpus 1", &gate);
     home.until_state(job, State::Running);
     let number = job.to_string();
-    let words =
-        ["attach", &number, "--", "sh", "-c", "echo gpu-$CUDA_VISIBLE_DEVICES of-$MUSTER_JOB_ID; exit 6"];
+    let words = [
+        "attach",
+        &number,
+        "--",
+        "sh",
+        "-c",
+        "echo gpu-$CUDA_VISIBLE_DEVICES of-$MUSTER_JOB_ID; exit 6",
+    ];
     let run = home.muster(&words).code(6);
     assert_eq!(run.stdout, format!("gpu-0 of-{job}\n"));
-    let mut typist =
-        Typist::new(&home, &["attach", &number, "--", "sh", "-c", "read word; echo got-$word; exit 3"]);
+    let mut typist = Typist::new(
+        &home,
+        &["attach", &number, "--", "sh", "-c", "read word; echo got-$word; exit 3"],
+    );
     typist.keys("hello\r");
     typist.until("got-hello");
     assert_eq!(typist.code(), 3);

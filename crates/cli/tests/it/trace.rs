@@ -1,5 +1,6 @@
-//! `muster trace`: what is in traces of every kind, JSON that keeps its shape, mistakes told exactly, and the figures of public
-//! traces where these are there. No daemon is started for any of it.
+//! `muster trace`: what is in traces of every kind, JSON that keeps its shape, mistakes told
+//! exactly, and the figures of public traces where these are there. No daemon is started for any of
+//! it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -53,7 +54,8 @@ fn our_own_table_is_summed_up() {
 fn json_keeps_to_its_schema() {
     let home = Home::new();
     home.write("own.csv", OWN);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/trace-summary.schema.json");
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/trace-summary.schema.json");
     let published: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let printed: Value = home.words("schema trace-summary").json();
     assert_eq!(printed, published, "cargo xtask gen");
@@ -77,7 +79,8 @@ fn packed_files_and_stdin_are_read_and_the_format_is_found() {
     assert_eq!(home.words("trace summary own --json").json::<TraceSummary>().rows.jobs, 3);
 
     let check = |text: &str, format: &str, jobs: u64| {
-        let summary: TraceSummary = home.with_stdin(&["trace", "summary", "-", "--json"], text).json();
+        let summary: TraceSummary =
+            home.with_stdin(&["trace", "summary", "-", "--json"], text).json();
         assert_eq!((&*summary.format, summary.rows.jobs), (format, jobs), "{text}");
     };
     check(
@@ -98,8 +101,7 @@ fn what_cannot_be_read_is_counted_shown_and_refused_on_demand() {
     let home = Home::new();
     home.write("own.csv", &OWN.replace("60,1h", "soon,1h"));
     let run = home.words("trace summary own.csv").ok();
-    let shown =
-        "1 row that cannot be read\n  line 4: `runtime` is `soon`, not seconds, or a time such as 2h\n";
+    let shown = "1 row that cannot be read\n  line 4: `runtime` is `soon`, not seconds, or a time such as 2h\n";
     assert!(run.stdout.ends_with(shown), "{}", run.stdout);
     let refused = |words: &str, expected: &str| {
         let Run { stderr, .. } = home.words(words).code(2);
@@ -176,7 +178,8 @@ fn the_generator_of_kueue_makes_what_its_test_creates() {
     let made = home.muster(&["trace", "generate", &path.display().to_string()]).ok();
     let found: TraceSummary =
         home.with_stdin(&["trace", "summary", "-", "--strict", "--json"], &made.stdout).json();
-    let sizes: Vec<(u64, u64)> = found.sizes.iter().map(|size| (size.to_milli / 1000, size.jobs)).collect();
+    let sizes: Vec<(u64, u64)> =
+        found.sizes.iter().map(|size| (size.to_milli / 1000, size.jobs)).collect();
     assert_eq!(sizes, [(1, 10_500), (5, 3000), (20, 1500)]);
     assert_eq!(
         (found.queues.count, found.span.first_submit_ms, found.span.last_submit_ms),
@@ -184,9 +187,11 @@ fn the_generator_of_kueue_makes_what_its_test_creates() {
     );
 }
 
-/// A public trace: in the folder that `MUSTER_TRACES` names, or in the project's shared data beside the checkout.
+/// A public trace: in the folder that `MUSTER_TRACES` names, or in the project's shared data beside
+/// the checkout.
 fn public(name: &str) -> Option<PathBuf> {
-    let beside: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "..", "..", "shared", "traces"].iter().collect();
+    let beside: PathBuf =
+        [env!("CARGO_MANIFEST_DIR"), "..", "..", "..", "shared", "traces"].iter().collect();
     let folder = std::env::var_os("MUSTER_TRACES").map_or(beside, PathBuf::from);
     let path = folder.join(name);
     let is_there = path.is_file();
@@ -197,20 +202,27 @@ fn public(name: &str) -> Option<PathBuf> {
 }
 
 fn summary(path: &Path) -> TraceSummary {
-    Home::new().muster(&["trace", "summary", "--strict", "--json", &path.display().to_string()]).json()
+    Home::new()
+        .muster(&["trace", "summary", "--strict", "--json", &path.display().to_string()])
+        .json()
 }
 
-/// Figures of the research page on traces; it counts 82,248 rows of this file, of which the last is empty.
+/// Figures of the research page on traces; it counts 82,248 rows of this file, of which the last is
+/// empty.
 #[test]
 fn philly_has_the_figures_that_are_known_of_it() {
     let Some(path) = public("philly/philly.csv.gz") else { return };
     let found = summary(&path);
-    let sizes: Vec<(u64, u64)> = found.sizes.iter().map(|size| (size.to_milli / 1000, size.jobs)).collect();
+    let sizes: Vec<(u64, u64)> =
+        found.sizes.iter().map(|size| (size.to_milli / 1000, size.jobs)).collect();
     assert_eq!(sizes[..4], [(1, 76_627), (2, 1818), (4, 1870), (8, 1643)]);
     assert_eq!(sizes[4..].iter().map(|(_, jobs)| jobs).sum::<u64>(), 289);
     assert_eq!((sizes.last().map(|(gpus, _)| *gpus), found.rows.jobs), (Some(128), 82_247));
     let runtime = found.runtime_ms;
-    assert_eq!((runtime.p50 / 1000, (runtime.mean + 500) / 1000, runtime.p95 / 1000), (1144, 13_136, 43_648));
+    assert_eq!(
+        (runtime.p50 / 1000, (runtime.mean + 500) / 1000, runtime.p95 / 1000),
+        (1144, 13_136, 43_648)
+    );
     assert_eq!((found.held_unit_secs / 3600, found.mean_load_milli / 1000), (978_078, 374));
     assert_eq!((found.queues.count, found.users.count), (15, 0));
 }
@@ -219,8 +231,15 @@ fn philly_has_the_figures_that_are_known_of_it() {
 fn kth_and_sdsc_have_the_figures_that_are_known_of_them() {
     if let Some(path) = public("swf/KTH-SP2-filtered-predictsim.swf.gz") {
         let found = summary(&path);
-        assert_eq!((found.rows.jobs, found.users.count, found.machine_processors), (28_481, 214, Some(100)));
-        assert_eq!((found.rows.without_runtime, found.over_requested), (0, 0), "the filter cut runtimes");
+        assert_eq!(
+            (found.rows.jobs, found.users.count, found.machine_processors),
+            (28_481, 214, Some(100))
+        );
+        assert_eq!(
+            (found.rows.without_runtime, found.over_requested),
+            (0, 0),
+            "the filter cut runtimes"
+        );
         assert_eq!((found.unit, found.held_unit_secs / 3600), (TraceUnit::Processors, 559_224));
     }
     if let Some(path) = public("swf/SDSC-SP2-last10k-ppt.swf.gz") {
@@ -239,6 +258,9 @@ fn openb_has_the_figures_that_are_known_of_it() {
     let sizes: Vec<(u64, u64, u64)> =
         found.sizes.iter().map(|size| (size.from_milli, size.to_milli, size.jobs)).collect();
     assert_eq!((sizes[0], sizes[1].2, found.rows.jobs), ((0, 0, 1088), 3078, 8152));
-    assert_eq!(sizes[2..], [(1000, 1000, 3911), (2000, 2000, 16), (4000, 4000, 15), (8000, 8000, 44)]);
+    assert_eq!(
+        sizes[2..],
+        [(1000, 1000, 3911), (2000, 2000, 16), (4000, 4000, 15), (8000, 8000, 44)]
+    );
     assert_eq!(found.span.zero_ms, None);
 }

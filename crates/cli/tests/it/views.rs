@@ -1,6 +1,8 @@
 //! What the views show of a real daemon, with times redacted, and that their JSON is the API's.
 
-use muster_api::types::{Explained, JobDetail, JobList, NodeList, QueueList, SubmitResponse, UsageList};
+use muster_api::types::{
+    Explained, JobDetail, JobList, NodeList, QueueList, SubmitResponse, UsageList,
+};
 use muster_model::view::{JobView, State};
 
 use crate::home::Home;
@@ -14,7 +16,9 @@ fn redacted(home: &Home, text: &str) -> String {
     let mut lines = Vec::new();
     // What is isolation depends on the machine's control groups.
     let isolation = |line: &str| {
-        ["memory:", "cpus:", "gpus:", "kill:", "processes:"].iter().any(|start| line.contains(start))
+        ["memory:", "cpus:", "gpus:", "kill:", "processes:"]
+            .iter()
+            .any(|start| line.contains(start))
     };
     let epoch = epoch_of(text);
     for line in text
@@ -27,7 +31,8 @@ fn redacted(home: &Home, text: &str) -> String {
         let words = line.split_whitespace().map(|word| {
             let bare = word.trim_end_matches([';', ',', ')']);
             let end = &word[bare.len()..];
-            let is_clock = bare.len() == 8 && bare.bytes().filter(|byte| *byte == b':').count() == 2;
+            let is_clock =
+                bare.len() == 8 && bare.bytes().filter(|byte| *byte == b':').count() == 2;
             let is_span = bare.ends_with('s') && bare.starts_with(|c: char| c.is_ascii_digit());
             match () {
                 () if is_clock => format!("[clock]{end}"),
@@ -131,7 +136,10 @@ fn the_views_of_two_gangs_that_contend() {
 fn json_is_what_the_api_says() {
     let home = busy();
     let list: JobList = home.words("ps --json").json();
-    assert_eq!(list.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["left", "right"]);
+    assert_eq!(
+        list.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(),
+        ["left", "right"]
+    );
     let same: JobList = home.words("ps -o json").json();
     assert_eq!(same.jobs.len(), 2);
     let all: JobList = home.words("ps -a -o json").json();

@@ -26,13 +26,19 @@ fn a_job_that_waits_would_start_at_once_with_another_node() {
     assert_eq!((job.job.0, job.name.as_str(), job.elements), (waits, "true", 1));
     let hour_ms = 3_600_000;
     let as_it_is = job.as_it_is.first.unwrap();
-    assert!(as_it_is.0 > answer.taken.0 + hour_ms / 2, "not before the other reaches its limit: {answer:?}");
+    assert!(
+        as_it_is.0 > answer.taken.0 + hour_ms / 2,
+        "not before the other reaches its limit: {answer:?}"
+    );
     assert_eq!(job.changed.first, Some(answer.taken));
     assert!(!answer.is_partial);
 
     let text = home.words("whatif --add-nodes 1").ok().stdout;
     assert!(text.contains("what if: 1 node more, each with 4 GPUs (virtual)"), "{text}");
-    assert!(text.contains("with the change 1 of 1 job starts sooner and 0 later; 1 at once"), "{text}");
+    assert!(
+        text.contains("with the change 1 of 1 job starts sooner and 0 later; 1 at once"),
+        "{text}"
+    );
     assert_eq!(home.job(waits).state, State::Pending, "nothing has changed");
 }
 
@@ -44,7 +50,8 @@ fn a_snapshot_names_nobody_and_answers_as_the_daemon_does() {
     home.muster(&["whatif", "--snapshot-out", file]).ok();
     let text = home.read("site.json");
     let user = home.job(holds).user;
-    let node = home.words("nodes --json").json::<Value>()["nodes"][0]["name"].as_str().unwrap().to_owned();
+    let node =
+        home.words("nodes --json").json::<Value>()["nodes"][0]["name"].as_str().unwrap().to_owned();
     for name in ["secret-run", "go", user.as_str(), &node] {
         assert!(!text.contains(&format!("\"{name}\"")), "{name} is named: {text}");
     }
@@ -53,7 +60,8 @@ fn a_snapshot_names_nobody_and_answers_as_the_daemon_does() {
     assert!(!snapshot.past[0].is_over);
 
     home.kill_daemon();
-    let answer: WhatIf = home.muster(&["whatif", "--snapshot", file, "--add-nodes", "1", "--json"]).json();
+    let answer: WhatIf =
+        home.muster(&["whatif", "--snapshot", file, "--add-nodes", "1", "--json"]).json();
     let [job] = &answer.waiting[..] else { panic!("{answer:?}") };
     assert_eq!((job.job.0, job.user.as_str(), job.name.as_str()), (waits, "user-1", ""));
     assert_eq!(job.changed.first, Some(answer.taken));
@@ -74,11 +82,15 @@ fn another_quota_and_another_queue_file_are_tried_without_being_set() {
     let quota: WhatIf = home.words("whatif --quota research=4 --quota prod=0 --json").json();
     assert_eq!(quota.waiting[0].changed.first, Some(quota.taken), "{quota:?}");
     let file = home.write("wide.yaml", "queues: [{name: research}, {name: prod}]");
-    let file: WhatIf = home.muster(&["whatif", "--queues", file.to_str().unwrap(), "--json"]).json();
+    let file: WhatIf =
+        home.muster(&["whatif", "--queues", file.to_str().unwrap(), "--json"]).json();
     assert_eq!(file.waiting[0].changed.first, Some(file.taken), "{file:?}");
     // More of what is not short does not help, and the answer says what does keep it back.
     let node = home.words("whatif --add-nodes 1").ok().stdout;
-    assert!(node.contains("0 of 1 job start sooner") && node.contains("quota of research"), "{node}");
+    assert!(
+        node.contains("0 of 1 job start sooner") && node.contains("quota of research"),
+        "{node}"
+    );
 }
 
 #[test]
@@ -89,7 +101,11 @@ fn mistakes_are_told_with_what_would_be_right() {
         assert!(said.contains(words), "{args:?}: {said}");
     };
     said(&["whatif"], 2, "what is to be different?");
-    said(&["whatif", "--quota", "reserch=4"], 2, "there is no queue `reserch`; the queues are default");
+    said(
+        &["whatif", "--quota", "reserch=4"],
+        2,
+        "there is no queue `reserch`; the queues are default",
+    );
     said(&["whatif", "--quota", "default"], 2, "research=16");
     said(&["whatif", "--add-nodes", "x"], 2, "2xh100:8");
     said(&["whatif", "--add-nodes", "4000000000"], 2, "up to 100000");
@@ -100,7 +116,11 @@ fn mistakes_are_told_with_what_would_be_right() {
     said(&["whatif", "--remove-nodes", "2"], 2, "of such nodes the site has 1 in service");
     said(&["whatif", "--queues", "/nowhere.yaml"], 2, "/nowhere.yaml");
     let file = home.write("no.json", "{\"version\": 1}");
-    said(&["whatif", "--snapshot", file.to_str().unwrap(), "--add-nodes", "1"], 2, "is no snapshot");
+    said(
+        &["whatif", "--snapshot", file.to_str().unwrap(), "--add-nodes", "1"],
+        2,
+        "is no snapshot",
+    );
     home.kill_daemon();
     said(&["whatif", "--add-nodes", "1"], 3, "no daemon is running");
 }

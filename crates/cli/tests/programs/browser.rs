@@ -1,4 +1,5 @@
-//! The page of `muster simulate --report-out`, opened in a real browser: its scripts run without an error, and draw.
+//! The page of `muster simulate --report-out`, opened in a real browser: its scripts run without an
+//! error, and draw.
 
 use std::process::Command;
 
@@ -81,9 +82,11 @@ fn chromium_runs_the_page_of_a_simulation() {
     let output = chromium.env("HOME", home.path("home")).output().unwrap();
     let dom = String::from_utf8_lossy(&output.stdout);
     let told = dom.rsplit_once("<pre id=\"told\">").and_then(|(_, told)| told.split_once("</pre>"));
-    let (told, _) = told.unwrap_or_else(|| panic!("{dom}\n{}", String::from_utf8_lossy(&output.stderr)));
+    let (told, _) =
+        told.unwrap_or_else(|| panic!("{dom}\n{}", String::from_utf8_lossy(&output.stderr)));
     let found: Value =
-        serde_json::from_str(&told.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")).unwrap();
+        serde_json::from_str(&told.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+            .unwrap();
 
     assert_eq!(found["wrong"], Value::Array(Vec::new()), "{found}");
     let text = |name: &str| found[name].as_str().unwrap();
@@ -93,8 +96,9 @@ fn chromium_runs_the_page_of_a_simulation() {
     assert_eq!(number("rows"), 4, "a heading, and a row for each scheduler: {found}");
     assert!(text("owners").contains("ann") && text("owners").contains("bob"), "{found}");
     assert!(text("first").starts_with("muster"), "by turnaround: {found}");
-    let lines =
-        |name: &str| found[name].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).collect();
+    let lines = |name: &str| {
+        found[name].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).collect()
+    };
     let (all, fewer): (Vec<u64>, Vec<u64>) = (lines("lines"), lines("fewer"));
     assert!(all.iter().all(|count| *count >= 3), "a line for each: {found}");
     assert!(fewer.iter().zip(&all).all(|(fewer, all)| fewer < all), "one is switched off: {found}");

@@ -1,4 +1,5 @@
-//! Completion in zsh and fish, as a person has it who follows the lines of docs/cli.md in a home where nothing is yet and presses Tab.
+//! Completion in zsh and fish, as a person has it who follows the lines of docs/cli.md in a home
+//! where nothing is yet and presses Tab.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,13 +19,17 @@ fn documented(marks: &[&str]) -> String {
     let (_, section) = docs.split_once("## `muster completions`").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     let (_, examples) = section.split_once("Examples:").unwrap();
-    let lines: Vec<&str> =
-        examples.lines().map(str::trim).filter(|line| marks.iter().any(|mark| line.contains(mark))).collect();
+    let lines: Vec<&str> = examples
+        .lines()
+        .map(str::trim)
+        .filter(|line| marks.iter().any(|mark| line.contains(mark)))
+        .collect();
     assert!(lines.len() > 1, "{examples}");
     lines.join("\n")
 }
 
-/// A shell at a terminal, in a home where the documented lines were typed; and jobs: 1 has ended, 2 to 12 are held.
+/// A shell at a terminal, in a home where the documented lines were typed; and jobs: 1 has ended, 2
+/// to 12 are held.
 fn shell(home: &Home, shell: &str, marks: &[&str]) -> Typist {
     // What is called is written down, and then done.
     let bin = home.path("bin");
@@ -40,7 +45,10 @@ fn shell(home: &Home, shell: &str, marks: &[&str]) -> Typist {
     let command = |program: &str, args: &[&str]| {
         let mut command = Command::new(program);
         command.args(args).env_clear().env("PATH", &path).env("HOME", home.path("home"));
-        command.env("MUSTER_HOME", home.path("m")).env("LANG", "C.UTF-8").current_dir(home.path("home"));
+        command
+            .env("MUSTER_HOME", home.path("m"))
+            .env("LANG", "C.UTF-8")
+            .current_dir(home.path("home"));
         command
     };
 
@@ -64,7 +72,11 @@ fn becomes(home: &Home, typist: &mut Typist, typed: &str, called: &str) {
     typist.keys(&format!("{typed}\r"));
     let deadline = Instant::now() + PATIENCE;
     while !home.read("called").lines().any(|line| line == called) {
-        assert!(Instant::now() < deadline, "{typed:?} does not become {called:?}:\n{}", typist.seen());
+        assert!(
+            Instant::now() < deadline,
+            "{typed:?} does not become {called:?}:\n{}",
+            typist.seen()
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -77,7 +89,8 @@ fn completes(home: &Home, mut typist: Typist) {
     becomes(home, &mut typist, "muster explain tr\t --json", "explain train --json");
     becomes(home, &mut typist, "muster hold sw\t", "hold sweep-one");
     becomes(home, &mut typist, "muster show sweep-ol\t", "show sweep-old");
-    // 3. And by number: of 1, 10, 11 and 12 the last three are left where what has ended is not offered.
+    // 3. And by number: of 1, 10, 11 and 12 the last three are left where what has ended is not
+    //    offered.
     home.words("cancel 10-11").ok();
     becomes(home, &mut typist, "muster release 1\t", "release 12");
 }

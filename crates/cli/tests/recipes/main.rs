@@ -1,6 +1,7 @@
-//! The recipes of `examples/` for PyTorch, Lightning and Transformers, run with the real libraries: each saves when it is asked,
-//! makes room for another job, resumes at the step that it saved, and ends as done. `cargo xtask recipes` has the libraries;
-//! without them each test is ignored with that reason.
+//! The recipes of `examples/` for PyTorch, Lightning and Transformers, run with the real libraries:
+//! each saves when it is asked, makes room for another job, resumes at the step that it saved, and
+//! ends as done. `cargo xtask recipes` has the libraries; without them each test is ignored with
+//! that reason.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 #![allow(dead_code, reason = "the home has more than these tests need")]
@@ -18,13 +19,15 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The recipe as it is, with an interpreter that has the libraries first in its PATH, and a place of its own for what it saves.
+/// The recipe as it is, with an interpreter that has the libraries first in its PATH, and a place
+/// of its own for what it saves.
 fn submit(home: &Home, recipe: &str) {
     let python = PathBuf::from(
         std::env::var_os("MUSTER_TEST_PYTHON").expect("`cargo xtask recipes` says which python"),
     );
     let text = std::fs::read_to_string(root().join(format!("examples/{recipe}.yaml"))).unwrap();
-    // torchrun of torch 1.13 on Python 3.11 cannot read "no redirection for any rank"; of a rank that is not there it can.
+    // torchrun of torch 1.13 on Python 3.11 cannot read "no redirection for any rank"; of a rank
+    // that is not there it can.
     let env = format!(
         "env: {{PATH: \"{}:/usr/bin:/bin\", CHECKPOINT: {}, OMP_NUM_THREADS: \"1\", HF_HUB_OFFLINE: \"1\", \
          PET_REDIRECTS: \"9:1\", PET_TEE: \"9:1\", ",
@@ -51,7 +54,8 @@ fn step(home: &Home, begin: &str) -> Option<u32> {
 fn saves_makes_room_and_resumes(recipe: &str, gpus: u32) {
     let home = Home::with_gpus(gpus);
     submit(&home, recipe);
-    // 1. It saves when it is asked, and goes on. The request may come before the program handles the signal.
+    // 1. It saves when it is asked, and goes on. The request may come before the program handles
+    //    the signal.
     home.until("it runs", || home.job(1).state == State::Running);
     let said = home.words("checkpoint 1 --wait").ok().stdout;
     assert!(said.starts_with("1: saved its progress (step "), "{said}");

@@ -37,7 +37,9 @@ fn what_is_cancelled_stays_so_though_it_is_started_again_when_it_fails() {
         for job in &jobs {
             are(*job, "RUNNING");
             // The ranks have begun: their end is what the scripts see.
-            cluster.until("its rank", || muster.job(*job)["elements"][0]["tasks"][0]["stage"] == "running");
+            cluster.until("its rank", || {
+                muster.job(*job)["elements"][0]["tasks"][0]["stage"] == "running"
+            });
         }
         for job in &jobs {
             match by_hand {
@@ -79,14 +81,17 @@ fn a_checkpoint_is_saved_only_where_the_job_has_said_so() {
     let muster = Muster::of(&cluster, User::Mail);
     let job = |name: &str, on_signal: &str| {
         let trap = format!("trap '{on_signal}' USR1\n  echo ready\n  while :; do sleep 0.1; done");
-        format!("name: {name}\ntime: 5m\ncheckpoint: {{grace: 5s}}\nrun: |\n  #!/bin/bash\n  {trap}\n")
+        format!(
+            "name: {name}\ntime: 5m\ncheckpoint: {{grace: 5s}}\nrun: |\n  #!/bin/bash\n  {trap}\n"
+        )
     };
     let answers = muster.submit(&job("answers", "echo step 7 > $MUSTER_CHECKPOINT_FILE"))[0];
     let ignores = muster.submit(&job("ignores", ":"))[0];
     let dies = muster.submit(&job("dies", "exit 3"))[0];
     let silent = muster.submit("name: silent\ntime: 5m\nrun: 'echo ready; exec sleep 300'\n")[0];
     for job in [answers, ignores, dies, silent] {
-        cluster.until("its handler", || muster.call(&["logs", &job.to_string()]).stdout == "ready\n");
+        cluster
+            .until("its handler", || muster.call(&["logs", &job.to_string()]).stdout == "ready\n");
     }
     for (job, code, words) in [
         (answers, 0, "saved its progress (step 7)"),
@@ -95,7 +100,10 @@ fn a_checkpoint_is_saved_only_where_the_job_has_said_so() {
         (silent, 1, "takes no checkpoint signal"),
     ] {
         let said = muster.call(&["checkpoint", &job.to_string(), "--wait"]);
-        assert!(said.code == code && (said.stdout.clone() + &said.stderr).contains(words), "{said:?}");
+        assert!(
+            said.code == code && (said.stdout.clone() + &said.stderr).contains(words),
+            "{said:?}"
+        );
     }
     // A request is not answered by what was said before it.
     let view = muster.job(answers)["elements"][0].clone();
@@ -117,11 +125,15 @@ fn only_what_waits_is_held() {
     let running = muster.submit("name: runs\ntime: 5m\nrun: exec sleep 300\n")[0];
     muster.reaches(running, "running");
     let refused = muster.call(&["hold", &running.to_string()]);
-    assert!(refused.code == 1 && refused.stderr.contains("only what waits can be held"), "{refused:?}");
+    assert!(
+        refused.code == 1 && refused.stderr.contains("only what waits can be held"),
+        "{refused:?}"
+    );
     let eligible = cluster.said(&["scontrol", "show", "job", "-o", &running.to_string()]);
     assert!(!eligible.contains("EligibleTime=Unknown"), "{eligible}");
     // What of an array waits; its first has ended.
-    let array = muster.submit("name: waits\narray: 0-3\nbegin: +1h\ntime: 1m\nrun: 'true'\n")[0].to_string();
+    let array = muster.submit("name: waits\narray: 0-3\nbegin: +1h\ntime: 1m\nrun: 'true'\n")[0]
+        .to_string();
     muster.said(&["cancel", &format!("{array}[0]")]);
     muster.said(&["hold", &array]);
     let reasons = || {
@@ -150,9 +162,11 @@ fn only_what_waits_is_held() {
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_job_without_the_environment_of_its_submitter_runs() {
     let cluster = Cluster::here();
-    // Slurm takes the environment of a login in place of it, and some releases start nothing for a user who cannot log in.
+    // Slurm takes the environment of a login in place of it, and some releases start nothing for a
+    // user who cannot log in.
     let muster = Muster::of(&cluster, User::Root);
-    let job = muster.submit("name: bare\ntime: 1m\nslurm: {options: --export=NONE}\nrun: echo ran\n")[0]
+    let job = muster
+        .submit("name: bare\ntime: 1m\nslurm: {options: --export=NONE}\nrun: echo ran\n")[0]
         .to_string();
     assert_eq!(muster.call(&["wait", &job]).code, 0);
     assert_eq!(muster.said(&["logs", &job]), "ran\n");

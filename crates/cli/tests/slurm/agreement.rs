@@ -1,13 +1,16 @@
-//! How near one schedule comes to another of the same jobs: order, waits, end. It knows nothing of who made them.
+//! How near one schedule comes to another of the same jobs: order, waits, end. It knows nothing of
+//! who made them.
 
 use std::fmt;
 
 /// What a schedule is compared by; all in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Agreement {
-    /// Of all pairs of jobs that start at different seconds in both, the part that has the same order.
+    /// Of all pairs of jobs that start at different seconds in both, the part that has the same
+    /// order.
     pub order: f64,
-    /// The same of pairs that both waited at some moment of the true schedule: one of the two was chosen.
+    /// The same of pairs that both waited at some moment of the true schedule: one of the two was
+    /// chosen.
     pub chosen: f64,
     /// Of the schedule that is compared, not of the true one.
     pub waits: Waits,
@@ -30,7 +33,8 @@ pub struct Waits {
 
 /// Arrivals and starts by job, in whole seconds of one clock.
 pub fn waits(arrivals: &[i64], starts: &[i64]) -> Waits {
-    let waits: Vec<i64> = arrivals.iter().zip(starts).map(|(arrival, start)| start - arrival).collect();
+    let waits: Vec<i64> =
+        arrivals.iter().zip(starts).map(|(arrival, start)| start - arrival).collect();
     let first = arrivals.iter().min().expect("there are jobs");
     let last = starts.iter().max().expect("there are jobs");
     Waits {
@@ -46,7 +50,8 @@ pub fn agreement(arrivals: &[i64], true_starts: &[i64], starts: &[i64]) -> Agree
     let differences: Vec<i64> =
         true_starts.iter().zip(starts).map(|(one, other)| (one - other).abs()).collect();
     let within = |secs: i64| {
-        differences.iter().filter(|difference| **difference < secs).count() as f64 / differences.len() as f64
+        differences.iter().filter(|difference| **difference < secs).count() as f64
+            / differences.len() as f64
     };
     let waited_together = |one: usize, other: usize| {
         arrivals[one].max(arrivals[other]) < true_starts[one].min(true_starts[other])
@@ -62,7 +67,8 @@ pub fn agreement(arrivals: &[i64], true_starts: &[i64], starts: &[i64]) -> Agree
     }
 }
 
-/// Of pairs that count, and that have an order in both, the part for which it is the same; 1 where there are none.
+/// Of pairs that count, and that have an order in both, the part for which it is the same; 1 where
+/// there are none.
 fn same_order(one: &[i64], other: &[i64], counts: impl Fn(usize, usize) -> bool) -> f64 {
     let (mut same, mut all) = (0u32, 0u32);
     for late in 0..one.len() {
@@ -91,7 +97,8 @@ fn quantile(values: &[i64], percent: usize) -> f64 {
 /// Cells of a row of a table in Markdown.
 impl fmt::Display for Agreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { order, chosen, waits, mean_difference, p90_difference, within_5, within_15 } = self;
+        let Self { order, chosen, waits, mean_difference, p90_difference, within_5, within_15 } =
+            self;
         write!(f, "{:.1} % | {:.1} % | {waits} | ", 100.0 * order, 100.0 * chosen)?;
         write!(f, "{mean_difference:.1} | {p90_difference:.0} | ")?;
         write!(f, "{:.0} % | {:.0} %", 100.0 * within_5, 100.0 * within_15)
@@ -100,7 +107,11 @@ impl fmt::Display for Agreement {
 
 impl fmt::Display for Waits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.1} | {:.0} | {:.0} | {:.0}", self.mean, self.median, self.p90, self.last_start)
+        write!(
+            f,
+            "{:.1} | {:.0} | {:.0} | {:.0}",
+            self.mean, self.median, self.p90, self.last_start
+        )
     }
 }
 
@@ -108,7 +119,10 @@ impl fmt::Display for Waits {
 fn a_schedule_agrees_with_itself_and_a_turned_one_with_nothing() {
     let (arrivals, starts) = ([0, 0, 0, 0], [10, 20, 30, 40]);
     let same = agreement(&arrivals, &starts, &starts);
-    assert_eq!((same.order, same.chosen, same.mean_difference, same.within_5), (1.0, 1.0, 0.0, 1.0));
+    assert_eq!(
+        (same.order, same.chosen, same.mean_difference, same.within_5),
+        (1.0, 1.0, 0.0, 1.0)
+    );
     assert_eq!(same.waits, Waits { mean: 25.0, median: 20.0, p90: 40.0, last_start: 40.0 });
     let turned = agreement(&arrivals, &starts, &[40, 30, 20, 10]);
     assert_eq!((turned.order, turned.mean_difference, turned.p90_difference), (0.0, 20.0, 30.0));
@@ -117,7 +131,8 @@ fn a_schedule_agrees_with_itself_and_a_turned_one_with_nothing() {
 
 #[test]
 fn who_had_started_before_another_came_was_not_chosen_from() {
-    // The first two wait together, the third comes when both have started; its pairs are in order, theirs is not.
+    // The first two wait together, the third comes when both have started; its pairs are in order,
+    // theirs is not.
     let found = agreement(&[0, 0, 50], &[10, 20, 60], &[20, 10, 60]);
     assert_eq!((found.order, found.chosen), (2.0 / 3.0, 0.0));
     // Who starts with another has no order with it.

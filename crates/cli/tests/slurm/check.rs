@@ -2,7 +2,8 @@
 
 use std::process::{Command, Output};
 
-/// Findings that the test cluster has on purpose: its state lies in a temporary folder, and short times make tests fast.
+/// Findings that the test cluster has on purpose: its state lies in a temporary folder, and short
+/// times make tests fast.
 const EXPECTED: [&str; 4] =
     ["state-lost-at-reboot", "controller-is-root", "no-health-check", "no-time-to-save"];
 
@@ -17,8 +18,8 @@ fn probe_jobs_prove_what_no_configuration_does() {
         .iter()
         .map(|probe| (probe["probe"].as_str().unwrap(), probe["outcome"].as_str().unwrap()))
         .collect();
-    let expected =
-        ["one-gpu-sees-one", "gpu-seconds-recorded", "gang-on-one-leaf"].map(|probe| (probe, "passed"));
+    let expected = ["one-gpu-sees-one", "gpu-seconds-recorded", "gang-on-one-leaf"]
+        .map(|probe| (probe, "passed"));
     assert_eq!(outcomes, expected, "{probes:#?}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -54,7 +55,11 @@ fn a_running_cluster_is_asked_and_its_files_are_found() {
     ] {
         assert!(passed.iter().any(|found| found == rule), "{rule}: {said}");
     }
-    let state =
-        report["findings"].as_array().unwrap().iter().find(|found| found["rule"] == EXPECTED[0]).unwrap();
+    let state = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|found| found["rule"] == EXPECTED[0])
+        .unwrap();
     assert!(state["place"]["source"].as_str().unwrap().ends_with("slurm.conf"), "{state}");
 }

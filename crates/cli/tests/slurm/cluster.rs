@@ -1,5 +1,5 @@
-//! The cluster as a test sees it: commands as one of its users with a deadline, a condition to wait for, REST, and the end of
-//! a daemon. It knows nothing of what is tested.
+//! The cluster as a test sees it: commands as one of its users with a deadline, a condition to wait
+//! for, REST, and the end of a daemon. It knows nothing of what is tested.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,8 +15,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// No command of Slurm takes longer, except one whose controller does not answer.
 const COMMAND_SECS: &str = "30";
 
-/// System accounts of every Debian machine, each with a group of its own name, which the cluster knows as users. `nobody` is none of
-/// them: later versions of Slurm reserve that name.
+/// System accounts of every Debian machine, each with a group of its own name, which the cluster
+/// knows as users. `nobody` is none of them: later versions of Slurm reserve that name.
 #[derive(Clone, Copy, Debug)]
 pub enum User {
     /// Of account vision, and of intern, whose GPUs are limited.
@@ -94,14 +94,18 @@ impl Cluster {
     /// What follows runs as a user, for as long as the longest wait.
     pub fn command_of(&self, user: User) -> Command {
         let mut command = Command::new("timeout");
-        command.arg((3 * PATIENCE).as_secs().to_string()).args(becoming(user)).current_dir(self.work());
+        command
+            .arg((3 * PATIENCE).as_secs().to_string())
+            .args(becoming(user))
+            .current_dir(self.work());
         command
     }
 
     /// Submits a script as a user; its end takes the job with it.
     pub fn submit(&self, user: User, options: &[&str], body: &str) -> Job<'_> {
         let script = format!("#!/bin/sh\n{body}\n");
-        let words = [&["sbatch", "--parsable", "--mem=1000"], options, &["--wrap", &script]].concat();
+        let words =
+            [&["sbatch", "--parsable", "--mem=1000"], options, &["--wrap", &script]].concat();
         Job { cluster: self, id: self.said_to(user, &words).trim().to_owned() }
     }
 
@@ -141,26 +145,34 @@ impl Cluster {
 
     /// What slurmrestd knows a user by, for some minutes.
     pub fn token(&self, user: User) -> String {
-        let said = self.said(&["scontrol", "token", &format!("username={}", user.name()), "lifespan=300"]);
+        let said =
+            self.said(&["scontrol", "token", &format!("username={}", user.name()), "lifespan=300"]);
         said.trim().strip_prefix("SLURM_JWT=").expect("a token").to_owned()
     }
 
     /// Status and body of a GET, with a user's token or without one.
     pub fn get(&self, path: &str, user: Option<User>) -> (u16, String) {
         let token = user.map_or(String::new(), |user| {
-            format!("X-SLURM-USER-NAME: {}\r\nX-SLURM-USER-TOKEN: {}\r\n", user.name(), self.token(user))
+            format!(
+                "X-SLURM-USER-NAME: {}\r\nX-SLURM-USER-TOKEN: {}\r\n",
+                user.name(),
+                self.token(user)
+            )
         });
         let mut stream = TcpStream::connect(self.fact("rest")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         // In one write: slurmrestd 22.05 answers 400 where a request line comes in two pieces.
-        let request = format!("GET {path} HTTP/1.1\r\nHost: slurm\r\nConnection: close\r\n{token}\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: slurm\r\nConnection: close\r\n{token}\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let status = answer.split_whitespace().nth(1).and_then(|code| code.parse().ok());
         let (head, rest) = answer.split_once("\r\n\r\n").unwrap_or_default();
         // Some releases write a header behind the body.
-        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.trim().parse().ok());
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("Content-Length: ")?.trim().parse().ok());
         let body = rest.get(..length.unwrap_or(rest.len())).unwrap_or(rest);
         (status.unwrap_or_else(|| panic!("not HTTP: {answer}")), body.to_owned())
     }
@@ -176,7 +188,8 @@ impl Job<'_> {
     /// One field of `scontrol show job`.
     pub fn field(&self, name: &str) -> String {
         let said = self.cluster.said(&["scontrol", "show", "job", "-o", &self.id]);
-        let value = said.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        let value =
+            said.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
         value.unwrap_or_else(|| panic!("no {name} in: {said}")).to_owned()
     }
 
@@ -195,7 +208,8 @@ impl Job<'_> {
 
 impl Drop for Job<'_> {
     fn drop(&mut self) {
-        // A job that has ended cannot be cancelled, and a controller that does not answer has failed its test already.
+        // A job that has ended cannot be cancelled, and a controller that does not answer has
+        // failed its test already.
         let _ = Command::new("timeout").args([COMMAND_SECS, "scancel", &self.id]).output();
     }
 }
@@ -211,7 +225,8 @@ fn finish(command: &mut Command) -> String {
     stdout.into_owned()
 }
 
-/// A daemon is away until this goes, also after a panic: the tests that follow find the cluster whole.
+/// A daemon is away until this goes, also after a panic: the tests that follow find the cluster
+/// whole.
 pub struct Down<'a> {
     cluster: &'a Cluster,
     name: &'a str,

@@ -1,5 +1,6 @@
-//! What a verb costs beside Slurm's own command, on one queue, in turns. The figures are printed and not judged: other processes of the
-//! machine are in them. docs/PERFORMANCE.md has those of a quiet one.
+//! What a verb costs beside Slurm's own command, on one queue, in turns. The figures are printed
+//! and not judged: other processes of the machine are in them. docs/PERFORMANCE.md has those of a
+//! quiet one.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -41,7 +42,9 @@ fn what_a_verb_costs_beside_slurms_own_command() {
         assert!(said.status.success(), "{command:?}: {said:?}");
         took
     };
-    let pair = |name: &str, of_slurm: &mut dyn FnMut() -> Command, of_muster: &mut dyn FnMut() -> Command| {
+    let pair = |name: &str,
+                of_slurm: &mut dyn FnMut() -> Command,
+                of_muster: &mut dyn FnMut() -> Command| {
         let (slurm, ours) = (0..TURNS).map(|_| (once(of_slurm()), once(of_muster()))).unzip();
         let (slurm, ours) = (median(slurm), median(ours));
         println!(
@@ -50,8 +53,12 @@ fn what_a_verb_costs_beside_slurms_own_command() {
         );
     };
     pair("ps", &mut || native(&["squeue", "--me"]), &mut || muster.command(&["ps"]));
-    pair("show", &mut || native(&["scontrol", "show", "job", &own]), &mut || muster.command(&["show", &own]));
-    pair("wait", &mut || native(&["squeue", "--jobs", &ended]), &mut || muster.command(&["wait", &ended]));
+    pair("show", &mut || native(&["scontrol", "show", "job", &own]), &mut || {
+        muster.command(&["show", &own])
+    });
+    pair("wait", &mut || native(&["squeue", "--jobs", &ended]), &mut || {
+        muster.command(&["wait", &ended])
+    });
     let run = ["run", "--hold", "--name", "one", "--time", "1m", "--", "true"];
     pair("run", &mut || native(&held), &mut || muster.command(&run));
     let victims: Vec<String> = (0..2 * TURNS).map(|_| submitted()).collect();

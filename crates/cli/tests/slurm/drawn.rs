@@ -1,4 +1,5 @@
-//! A load drawn from one number, as jobs for `sbatch` and as a trace for `muster simulate`. It neither submits nor decides anything.
+//! A load drawn from one number, as jobs for `sbatch` and as a trace for `muster simulate`. It
+//! neither submits nor decides anything.
 
 use std::fmt::Write as _;
 
@@ -14,8 +15,8 @@ const OWNERS: [(User, &str, u64); 5] = [
 ];
 /// GPUs of jobs of one node; of four draws one each.
 const ON_ONE_NODE: [u64; 4] = [1, 2, 4, 8];
-/// Of a hundred jobs so many have several nodes. Each of these nodes gives more than half of its GPUs, so that here and in the model
-/// no two tasks find room on one.
+/// Of a hundred jobs so many have several nodes. Each of these nodes gives more than half of its
+/// GPUs, so that here and in the model no two tasks find room on one.
 const ON_SEVERAL: u64 = 18;
 /// Mean time between two arrivals: about a quarter more work than 64 GPUs do meanwhile.
 const BETWEEN_MS: u64 = 570;
@@ -64,7 +65,8 @@ pub fn jobs(count: usize, seed: u64) -> Vec<Drawn> {
 }
 
 impl Drawn {
-    /// Options and script for `sbatch`. CPUs go with GPUs, so that by either a job is as large, and billed as much.
+    /// Options and script for `sbatch`. CPUs go with GPUs, so that by either a job is as large, and
+    /// billed as much.
     pub fn sbatch(&self) -> Vec<String> {
         vec![
             format!("--account={}", self.account),
@@ -80,7 +82,8 @@ impl Drawn {
     }
 }
 
-/// The same jobs as a trace: the first arrives at `start_ms`, and each runs `more_ms` longer than its script sleeps. Ids count from 0.
+/// The same jobs as a trace: the first arrives at `start_ms`, and each runs `more_ms` longer than
+/// its script sleeps. Ids count from 0.
 pub fn trace(jobs: &[Drawn], start_ms: u64, more_ms: u64) -> String {
     let mut text = "id,submit,runtime,requested,tasks,cpus,memory,gpus,user,queue\n".to_owned();
     let secs = |ms: u64| format!("{}.{:03}", ms / 1000, ms % 1000);

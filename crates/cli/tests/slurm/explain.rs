@@ -1,4 +1,5 @@
-//! What would start a job now, from Slurm's own state: what is said holds when it is done. And which element of an array is meant.
+//! What would start a job now, from Slurm's own state: what is said holds when it is done. And
+//! which element of an array is meant.
 
 use serde_json::json;
 
@@ -19,7 +20,11 @@ fn a_job_that_is_changed_as_explain_says_starts_at_once() {
     cluster.until("Slurm says why", || muster.job(waits)["native"]["reason"] == "Resources");
 
     let explained = muster.json(&["explain", &waits.to_string()]);
-    assert_eq!(explained["explanation"]["sooner"], json!([{ "kind": "nodes", "nodes": 2 }]), "{explained}");
+    assert_eq!(
+        explained["explanation"]["sooner"],
+        json!([{ "kind": "nodes", "nodes": 2 }]),
+        "{explained}"
+    );
     // Of one that is bound to nodes nothing is claimed.
     let bound = muster.submit(&format!("{}slurm: {{nodelist: node1}}\n", text("bound", 4)))[0];
     let explained = muster.json(&["explain", &bound.to_string()]);
@@ -44,7 +49,8 @@ fn a_job_that_a_limit_keeps_starts_at_once_as_small_as_explain_says() {
     let holds = muster.submit(&text("holds", 1, 6))[0];
     muster.reaches(holds, "running");
     let waits = muster.submit(&text("waits", 3, 4))[0];
-    cluster.until("Slurm says why", || muster.job(waits)["native"]["reason"] == "QOSMaxGRESPerUser");
+    cluster
+        .until("Slurm says why", || muster.job(waits)["native"]["reason"] == "QOSMaxGRESPerUser");
 
     let explained = muster.json(&["explain", &waits.to_string()]);
     let expected = json!([
@@ -83,7 +89,8 @@ fn a_job_as_short_as_explain_says_starts_before_those_before_it() {
     assert_eq!(change["kind"], "time_limit", "{explained}");
     let minutes = change["limit"].as_u64().unwrap() / 60_000;
     assert!((6..10).contains(&minutes), "{explained}");
-    // What its partition never allows is cut to what it does, and to what is free beside those before it.
+    // What its partition never allows is cut to what it does, and to what is free beside those
+    // before it.
     let huge = muster.submit(&text("huge", 9, 5))[0];
     match why_it_never_runs(&muster, huge).as_str() {
         "PartitionNodeLimit" => {
@@ -109,10 +116,14 @@ fn a_job_that_no_node_can_take_says_how_far_the_closest_is_from_it() {
     assert_eq!(why_it_never_runs(&muster, huge), "BadConstraints");
     is_explained_as_failed(&muster, huge);
     let explained = muster.said(&["explain", &huge.to_string()]);
-    assert!(explained.contains("needs a node with 9 free GPUs; 0 of 8 have them now"), "{explained}");
+    assert!(
+        explained.contains("needs a node with 9 free GPUs; 0 of 8 have them now"),
+        "{explained}"
+    );
 }
 
-/// Waits until Slurm says of a job that it can never run; one release lets it wait for that, another fails it.
+/// Waits until Slurm says of a job that it can never run; one release lets it wait for that,
+/// another fails it.
 fn why_it_never_runs(muster: &Muster<'_>, job: u64) -> String {
     let mut reason = String::new();
     muster.cluster.until("Slurm says why", || {
@@ -152,8 +163,8 @@ fn an_element_is_the_one_that_is_named_and_one_that_is_not_there_is_said() {
     assert_ne!(muster.job(array)["state"], "cancelled");
     muster.cancel(&[array, single]);
     // One that has ended has its own exit code.
-    let fails =
-        muster.submit("name: fails\narray: 0-1\ntime: 5m\nrun: exit $((5 + MUSTER_ARRAY_INDEX))\n")[0];
+    let fails = muster
+        .submit("name: fails\narray: 0-1\ntime: 5m\nrun: exit $((5 + MUSTER_ARRAY_INDEX))\n")[0];
     let waited = muster.call(&["wait", &format!("{fails}[1]")]);
     assert_eq!(waited.code, 6, "{waited:?}");
 }

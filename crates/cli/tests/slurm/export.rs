@@ -1,4 +1,5 @@
-//! What `muster export slurm` writes is taken by a real sbatch: every script of the import's corpus, there and back.
+//! What `muster export slurm` writes is taken by a real sbatch: every script of the import's
+//! corpus, there and back.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +25,8 @@ const DOES_NOT_FIT: [&str; 14] = [
     "Memory specification can not be satisfied",
 ];
 
-/// Scripts with options that Slurm 22.05 does not have, was built without, or takes of operators alone.
+/// Scripts with options that Slurm 22.05 does not have, was built without, or takes of operators
+/// alone.
 const NEWER: [&str; 3] = ["segment", "others", "node-features"];
 
 /// Scripts that ask for little, and must be taken.
@@ -85,7 +87,11 @@ fn exported_scripts_are_taken_by_sbatch() {
 fn written(cluster: &Cluster, script: &Path, arguments: &[&str]) -> (bool, Vec<String>) {
     let output = script.with_extension("out");
     let mut sbatch = cluster.command_of(User::Mail);
-    sbatch.args(["sbatch", "--wait", "--chdir=/tmp", "--output"]).arg(&output).arg(script).args(arguments);
+    sbatch
+        .args(["sbatch", "--wait", "--chdir=/tmp", "--output"])
+        .arg(&output)
+        .arg(script)
+        .args(arguments);
     let is_done = sbatch.output().unwrap().status.success();
     let mut lines: Vec<String> =
         std::fs::read_to_string(&output).unwrap_or_default().lines().map(str::to_owned).collect();
@@ -131,8 +137,9 @@ fn what_runs_on_the_first_node_is_the_same_there_and_back() {
     }
 }
 
-/// Eight steps beside each other, each of which waits for all others: they run at the same time, each on a GPU of its own. Where the script
-/// counts memory by CPU, a step that says nothing of it takes that of its own CPUs, not all of its node.
+/// Eight steps beside each other, each of which waits for all others: they run at the same time,
+/// each on a GPU of its own. Where the script counts memory by CPU, a step that says nothing of it
+/// takes that of its own CPUs, not all of its node.
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_farm_of_steps_spreads_over_the_nodes_and_gpus_of_its_job() {
@@ -146,7 +153,12 @@ fn a_farm_of_steps_spreads_over_the_nodes_and_gpus_of_its_job() {
             "--gpus-per-task=1",
             2,
         ),
-        ("one", "--ntasks=1 --gpus=8 --cpus-per-task=8 --mem-per-cpu=20M", "--gpus=1 --cpus-per-task=1", 1),
+        (
+            "one",
+            "--ntasks=1 --gpus=8 --cpus-per-task=8 --mem-per-cpu=20M",
+            "--gpus=1 --cpus-per-task=1",
+            1,
+        ),
     ] {
         let folder = cluster.work().join(format!("farm-{name}-{}", std::process::id()));
         cluster.said_to(User::Mail, &["mkdir", "-p", folder.to_str().unwrap()]);
@@ -161,8 +173,9 @@ fn a_farm_of_steps_spreads_over_the_nodes_and_gpus_of_its_job() {
         let job = muster.said(&["import", script.to_str().unwrap()]);
         let jobs = muster.submit(&job);
         muster.reaches(jobs[0], "done");
-        let places: std::collections::BTreeSet<String> =
-            (1..=8).map(|at| std::fs::read_to_string(folder.join(at.to_string())).unwrap()).collect();
+        let places: std::collections::BTreeSet<String> = (1..=8)
+            .map(|at| std::fs::read_to_string(folder.join(at.to_string())).unwrap())
+            .collect();
         assert_eq!(places.len(), 8, "{name}: {places:?}");
         let nodes: std::collections::BTreeSet<&str> =
             places.iter().filter_map(|place| place.split(' ').next()).collect();

@@ -6,8 +6,11 @@ use crate::cluster::{Cluster, Down, User};
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn a_running_job_outlives_its_controller() {
     let cluster = Cluster::here();
-    let job =
-        cluster.submit(User::Mail, &["--gpus-per-node=h100:2"], "while [ ! -e go-on ]; do sleep 0.1; done");
+    let job = cluster.submit(
+        User::Mail,
+        &["--gpus-per-node=h100:2"],
+        "while [ ! -e go-on ]; do sleep 0.1; done",
+    );
     job.reaches("RUNNING");
     // Asked to end, it writes its state first; what a kill loses is not the cluster's promise.
     let down = Down::stopped(&cluster, "slurmctld");

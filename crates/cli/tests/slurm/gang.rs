@@ -19,7 +19,8 @@ fn thirty_two_ranks_on_four_nodes_of_one_leaf_see_eight_devices_each() {
     let numbers: BTreeSet<u32> = ranks.iter().map(|rank| rank[0].parse().unwrap()).collect();
     assert_eq!((ranks.len(), numbers), (32, (0..32).collect()), "{said}");
     assert!(ranks.iter().all(|rank| rank[2] == "0,1,2,3,4,5,6,7"), "{said}");
-    let nodes: Vec<&str> = ranks.iter().map(|rank| rank[1]).collect::<BTreeSet<_>>().into_iter().collect();
+    let nodes: Vec<&str> =
+        ranks.iter().map(|rank| rank[1]).collect::<BTreeSet<_>>().into_iter().collect();
     let leaves = [["node1", "node2", "node3", "node4"], ["node5", "node6", "node7", "node8"]];
     assert!(leaves.iter().any(|leaf| nodes == leaf), "{nodes:?}");
 }

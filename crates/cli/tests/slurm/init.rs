@@ -1,5 +1,5 @@
-//! A second cluster, beside the one of the other tests: it starts from nothing but what `muster init slurm` wrote, and does what
-//! the queue file says.
+//! A second cluster, beside the one of the other tests: it starts from nothing but what `muster
+//! init slurm` wrote, and does what the queue file says.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -51,13 +51,17 @@ impl Generated {
 
     /// What a command of the user games says.
     fn said_to_games(&self, words: &[&str]) -> String {
-        self.said(&[&["setpriv", "--clear-groups", "--reuid", "games", "--regid", "games"], words].concat())
+        self.said(
+            &[&["setpriv", "--clear-groups", "--reuid", "games", "--regid", "games"], words]
+                .concat(),
+        )
     }
 
     /// One field of a job.
     fn field(&self, job: &str, name: &str) -> String {
         let said = self.said(&["scontrol", "show", "job", "-o", job]);
-        let value = said.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        let value =
+            said.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
         value.unwrap_or_else(|| panic!("no {name} in {said}")).to_owned()
     }
 }
@@ -116,15 +120,19 @@ fn a_cluster_starts_from_generated_files_runs_a_gang_and_gives_back_what_was_len
         "--gpus-per-node=h100:8",
         "--switches=1",
     ];
-    let words =
-        [&words[..], &["--time=5", "--account=vision", "-o", output.to_str().unwrap(), "--wrap", script]]
-            .concat();
+    let words = [
+        &words[..],
+        &["--time=5", "--account=vision", "-o", output.to_str().unwrap(), "--wrap", script],
+    ]
+    .concat();
     let gang = cluster.said_to_games(&words);
     let printed = fs::read_to_string(&output).unwrap();
     let nodes: BTreeSet<&str> =
         printed.lines().filter_map(|line| line.strip_suffix(" 0,1,2,3,4,5,6,7")).collect();
     assert!(nodes == ["node1", "node2"].into() || nodes == ["node3", "node4"].into(), "{printed}");
-    assert!(cluster.said(&["scontrol", "show", "job", gang.trim()]).contains("billing=16,gres/gpu=16"));
+    assert!(
+        cluster.said(&["scontrol", "show", "job", gang.trim()]).contains("billing=16,gres/gpu=16")
+    );
 
     // 2. What is beyond its account's cap never runs, and is refused with the reason.
     let beyond = ["sbatch", "--account=vision", "--nodes=4", "--gpus-per-node=8", "--wrap", "true"];
@@ -149,7 +157,8 @@ fn a_cluster_starts_from_generated_files_runs_a_gang_and_gives_back_what_was_len
         "{refused:?}"
     );
 
-    // 3. Language borrows all that is idle; vision takes its own back, and what had borrowed is queued again.
+    // 3. Language borrows all that is idle; vision takes its own back, and what had borrowed is
+    //    queued again.
     let holding = |words: &[&str]| {
         let all = [
             &["sbatch", "--parsable", "--time=30", "-o", "/dev/null", "--gpus-per-node=8"],
@@ -163,7 +172,9 @@ fn a_cluster_starts_from_generated_files_runs_a_gang_and_gives_back_what_was_len
     let owned = holding(&["--account=vision", "--nodes=2"]);
     patience.until("the owner runs", || cluster.field(&owned, "JobState") == "RUNNING");
     // What had borrowed may still be cleaned up after.
-    patience.until("the borrower is queued again", || cluster.field(&borrowed, "JobState") == "PENDING");
+    patience.until("the borrower is queued again", || {
+        cluster.field(&borrowed, "JobState") == "PENDING"
+    });
     assert_eq!(cluster.field(&borrowed, "Restarts"), "1");
 
     // 4. A second run of the accounts changes nothing.

@@ -1,4 +1,5 @@
-//! Jobs of Muster on the real Slurm: what they find, when they start, how they end, and that Muster says so.
+//! Jobs of Muster on the real Slurm: what they find, when they start, how they end, and that Muster
+//! says so.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,8 @@ fn the_five_line_job_runs_on_two_nodes_with_eight_gpus_each() {
     let cluster = Cluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let run = "echo $RANK $WORLD_SIZE $NODE_RANK $LOCAL_RANK $LOCAL_WORLD_SIZE $PET_NNODES $PET_NPROC_PER_NODE $CUDA_VISIBLE_DEVICES";
-    let job = muster.submit(&format!("name: five\nnodes: 2\ngpus: 8\ntime: 5m\nrun: {run}\n"))[0].to_string();
+    let job = muster.submit(&format!("name: five\nnodes: 2\ngpus: 8\ntime: 5m\nrun: {run}\n"))[0]
+        .to_string();
     assert_eq!(muster.call(&["wait", &job]).code, 0);
     assert_eq!(muster.said(&["logs", &job]), "0 2 0 0 1 2 8 0,1,2,3,4,5,6,7\n");
     assert_eq!(muster.said(&["logs", &job, "--rank", "1"]), "1 2 1 0 1 2 8 0,1,2,3,4,5,6,7\n");
@@ -65,7 +67,8 @@ fn a_gang_of_thirty_two_starts_at_one_instant_on_one_leaf() {
                 run: echo $(date +%s) $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES\n";
     let job = muster.submit(text)[0];
     assert_eq!(muster.call(&["wait", &job.to_string()]).code, 0);
-    let ranks = (0..32).map(|rank: u32| muster.said(&["logs", &job.to_string(), "-r", &rank.to_string()]));
+    let ranks =
+        (0..32).map(|rank: u32| muster.said(&["logs", &job.to_string(), "-r", &rank.to_string()]));
     let ranks: Vec<Vec<String>> =
         ranks.map(|said| said.split_whitespace().map(str::to_owned).collect()).collect();
     let seconds: BTreeSet<u64> = ranks.iter().map(|rank| rank[0].parse().unwrap()).collect();
@@ -98,7 +101,9 @@ fn an_array_of_two_hundred_keeps_its_cap_and_counts_its_ends() {
         (Some(200), Some(199), Some(1))
     );
     let most = (0..200)
-        .map(|index| muster.said(&["logs", &format!("{job}[{index}]")]).trim().parse::<u32>().unwrap())
+        .map(|index| {
+            muster.said(&["logs", &format!("{job}[{index}]")]).trim().parse::<u32>().unwrap()
+        })
         .max();
     assert!(most.unwrap() <= 12, "{most:?} at once");
 }
@@ -113,7 +118,8 @@ fn dependencies_hold_and_one_that_cannot_come_true_ends_its_job() {
          name: mend\ntime: 2m\nafter: 'afternotok:prepare'\nrun: echo mended\n---\n\
          name: tell\ntime: 2m\nafter: 'afterany:mend'\nrun: echo told\n",
     );
-    let codes: Vec<i32> = jobs.iter().map(|job| muster.call(&["wait", &job.to_string()]).code).collect();
+    let codes: Vec<i32> =
+        jobs.iter().map(|job| muster.call(&["wait", &job.to_string()]).code).collect();
     assert_eq!((codes[0], codes[2], codes[3]), (3, 0, 0));
     assert_eq!(codes[1], 130, "Slurm cancels it: {}", muster.job(jobs[1]));
     let started = |job| muster.job(job)["started"].as_u64().unwrap();
@@ -136,7 +142,9 @@ fn a_job_is_cancelled_in_every_state() {
         assert!(muster.said(&["cancel", &job.to_string()]).contains("cancelled"));
         muster.reaches(job, "cancelled");
         // The accounting alone knows by whom, and hears of it a moment later.
-        cluster.until("by whom is known", || muster.job(job)["elements"][0]["outcome"]["by"] == "mail");
+        cluster.until("by whom is known", || {
+            muster.job(job)["elements"][0]["outcome"]["by"] == "mail"
+        });
         assert_eq!(muster.call(&["wait", &job.to_string()]).code, 130);
     }
 }
@@ -150,7 +158,8 @@ fn ends_are_told_apart() {
         "name: code\ntime: 2m\nrun: exit 7\n---\nname: signal\ntime: 2m\nrun: kill -SEGV $$\n---\n\
          name: memory\ntime: 2m\nmemory: 50MB\nrun: [python3, -c, 'b\"x\" * 400000000']\n",
     );
-    let codes: Vec<i32> = jobs.iter().map(|job| muster.call(&["wait", &job.to_string()]).code).collect();
+    let codes: Vec<i32> =
+        jobs.iter().map(|job| muster.call(&["wait", &job.to_string()]).code).collect();
     assert_eq!(codes[..2], [7, 139]);
     if cluster.fact("constrained") == "yes" {
         assert_eq!(codes[2], 137, "{}", muster.job(jobs[2]));
@@ -169,10 +178,15 @@ fn who_was_preempted_is_queued_again_and_keeps_both_logs() {
     // Slurm says that it runs before any rank has begun, and one that is ended then has no log.
     let log = || muster.call(&["logs", &low.to_string()]).stdout;
     cluster.until("its rank runs", || log() == "attempt 1 after 0\n");
-    let high = muster.submit("name: high\nnodes: 8\ngpus: 8\ntime: 2m\nslurm: {qos: high}\nrun: 'true'\n")[0];
+    let high = muster
+        .submit("name: high\nnodes: 8\ngpus: 8\ntime: 2m\nslurm: {qos: high}\nrun: 'true'\n")[0];
     cluster.until("the first goes", || muster.state(low) == "pending");
     let view = muster.job(low);
-    assert_eq!((view["native"]["restarts"].as_u64(), view["ended"].is_null()), (Some(1), true), "{view}");
+    assert_eq!(
+        (view["native"]["restarts"].as_u64(), view["ended"].is_null()),
+        (Some(1), true),
+        "{view}"
+    );
     assert_eq!(muster.call(&["wait", &high.to_string(), &low.to_string()]).code, 0);
     assert_eq!(muster.said(&["logs", &low.to_string(), "--attempt", "1"]), "attempt 1 after 0\n");
     assert_eq!(muster.said(&["logs", &low.to_string()]), "attempt 2 after 1\n");
@@ -187,7 +201,8 @@ fn who_was_preempted_for_good_is_not_called_failed() {
         "name: low\nnodes: 8\ngpus: 8\ntime: 10m\nslurm: {qos: low, requeue: false}\nrun: exec sleep 300\n",
     )[0];
     muster.reaches(low, "running");
-    let high = muster.submit("name: high\nnodes: 8\ngpus: 8\ntime: 2m\nslurm: {qos: high}\nrun: 'true'\n")[0];
+    let high = muster
+        .submit("name: high\nnodes: 8\ngpus: 8\ntime: 2m\nslurm: {qos: high}\nrun: 'true'\n")[0];
     assert_eq!(muster.call(&["wait", &low.to_string()]).code, 125);
     assert_eq!(muster.state(low), "preempted");
     assert_eq!(muster.call(&["wait", &high.to_string()]).code, 0);
@@ -204,10 +219,12 @@ fn a_node_that_fails_ends_a_job_as_slurm_says_or_queues_it_again() {
              run: 'echo up; exec sleep 300'\n"
         )
     };
-    let (ends, returns) = (muster.submit(&text("ends", false))[0], muster.submit(&text("returns", true))[0]);
+    let (ends, returns) =
+        (muster.submit(&text("ends", false))[0], muster.submit(&text("returns", true))[0]);
     // Slurm says that it runs before its script is started, which without slurmd fails.
     for job in [ends, returns] {
-        cluster.until("its script runs", || muster.call(&["logs", &job.to_string()]).stdout == "up\n");
+        cluster
+            .until("its script runs", || muster.call(&["logs", &job.to_string()]).stdout == "up\n");
     }
     let down = Down::killed(&cluster, "node7");
     cluster.until("its end", || muster.job(ends)["native"]["state"] == "NODE_FAIL");
@@ -239,7 +256,9 @@ fn hold_release_requeue_and_mistakes_are_answered_in_words() {
     assert_eq!(again.code, 4, "{again:?}");
     let foreign = muster.call(&["run", "--account", "nonsense", "--time", "1m", "--", "true"]);
     assert!(
-        foreign.code == 1 && foreign.stderr.contains("Invalid account") && foreign.stderr.contains("hint:"),
+        foreign.code == 1
+            && foreign.stderr.contains("Invalid account")
+            && foreign.stderr.contains("hint:"),
         "{foreign:?}"
     );
     let service = muster.call(&["run", "--kind", "service", "--", "serve"]);

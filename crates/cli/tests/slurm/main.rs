@@ -1,5 +1,5 @@
-//! Against a real Slurm cluster, which `cargo xtask slurm test` starts, and whose namespace these tests run in. Without one each is
-//! ignored with that reason; nothing here pretends to be Slurm.
+//! Against a real Slurm cluster, which `cargo xtask slurm test` starts, and whose namespace these
+//! tests run in. Without one each is ignored with that reason; nothing here pretends to be Slurm.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot unwrap should fail")]
 

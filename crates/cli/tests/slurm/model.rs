@@ -1,5 +1,6 @@
-//! The model of Slurm against Slurm: the same small jobs through the real controller and through `muster simulate`. What is said
-//! of the agreement in docs/models.md is printed here. The model gets nothing of the real run but when it began.
+//! The model of Slurm against Slurm: the same small jobs through the real controller and through
+//! `muster simulate`. What is said of the agreement in docs/models.md is printed here. The model
+//! gets nothing of the real run but when it began.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +15,8 @@ use crate::drawn::{self, Drawn};
 /// Jobs, unless `MUSTER_TEST_MODEL_JOBS` says how many; half a minute of arrivals.
 const JOBS: usize = 60;
 const SEED: u64 = 22;
-/// Jobs of a second, one after the other on the same nodes, that show what a job takes beyond its run time.
+/// Jobs of a second, one after the other on the same nodes, that show what a job takes beyond its
+/// run time.
 const CHAIN: u64 = 11;
 /// `PriorityCalcPeriod` of this cluster.
 const PERIOD_MS: u64 = 60_000;
@@ -41,8 +43,13 @@ fn the_model_of_slurm_starts_jobs_in_the_order_in_which_slurm_does() {
     assert!(intern.contains("gres/gpu=8("), "the controller knows of the cap: {intern}");
     let more_ms = beyond_run_time(&cluster);
     let real = play(&cluster, &jobs);
-    let arrivals: Vec<i64> = jobs.iter().map(|job| (real.began_ms + job.after_ms) as i64 / 1000).collect();
-    println!("{} jobs, {more_ms} ms beyond the run time of each, {}", jobs.len(), load_of_machine());
+    let arrivals: Vec<i64> =
+        jobs.iter().map(|job| (real.began_ms + job.after_ms) as i64 / 1000).collect();
+    println!(
+        "{} jobs, {more_ms} ms beyond the run time of each, {}",
+        jobs.len(),
+        load_of_machine()
+    );
     println!("{HEAD}\n| real | | | {} | | | | |", waits(&arrivals, &real.starts));
 
     // 2. The same again shows how much of a difference is chance; only where there is time for it.
@@ -60,7 +67,10 @@ fn the_model_of_slurm_starts_jobs_in_the_order_in_which_slurm_does() {
     let simulation = Simulation { cluster: &cluster, folder, jobs: jobs.len() };
     simulation.write("cluster.yaml", drawn::CLUSTER);
     simulation.write("queues.yaml", drawn::QUEUES);
-    simulation.write("real.txt", &real.starts.iter().map(|start| format!("{start}\n")).collect::<String>());
+    simulation.write(
+        "real.txt",
+        &real.starts.iter().map(|start| format!("{start}\n")).collect::<String>(),
+    );
     simulation.write("trace.csv", &drawn::trace(&jobs, real.began_ms, more_ms));
     let row = |name: &str, starts: &[i64]| {
         let found = agreement(&arrivals, &real.starts, starts);
@@ -78,8 +88,9 @@ fn the_model_of_slurm_starts_jobs_in_the_order_in_which_slurm_does() {
         .chain(FLAT.iter().map(|name| row(name, &simulation.flat(name))))
         .collect();
 
-    // 4. The order, where there was a choice: two real runs of 300 jobs agree in 72 % of these pairs, so that not much more can be
-    //    asked. Of waits nothing is: the model's are longer, and docs/models.md says by how much.
+    // 4. The order, where there was a choice: two real runs of 300 jobs agree in 72 % of these
+    //    pairs, so that not much more can be asked. Of waits nothing is: the model's are longer,
+    //    and docs/models.md says by how much.
     let usual = others.iter().map(|other| other.chosen).sum::<f64>() / others.len() as f64;
     assert!(slurm.chosen >= 0.55 && slurm.chosen > usual, "{slurm:?}, others {usual}");
 }
@@ -92,11 +103,14 @@ struct Real {
     starts: Vec<i64>,
 }
 
-/// Milliseconds from a job's end by its script to the start of the next on the same nodes, of an idle cluster.
+/// Milliseconds from a job's end by its script to the start of the next on the same nodes, of an
+/// idle cluster.
 fn beyond_run_time(cluster: &Cluster) -> u64 {
     let options = ["--nodes=4", "--nodelist=node[1-4]", "--exclusive", "--mem=1000", "--time=1"];
     let submit = |_| {
-        let words = [&["sbatch", "--parsable", "--account=lab", "--output=/dev/null"], &options[..]].concat();
+        let words =
+            [&["sbatch", "--parsable", "--account=lab", "--output=/dev/null"], &options[..]]
+                .concat();
         cluster.said(&[&words[..], &["--wrap=exec sleep 1"]].concat()).trim().to_owned()
     };
     let ids: Vec<String> = (0..CHAIN).map(submit).collect();
@@ -105,7 +119,8 @@ fn beyond_run_time(cluster: &Cluster) -> u64 {
     (took / (CHAIN - 1)).saturating_sub(1000)
 }
 
-/// Submits each job when its time comes, from the beginning of a period on, and lets all of them end.
+/// Submits each job when its time comes, from the beginning of a period on, and lets all of them
+/// end.
 fn play(cluster: &Cluster, jobs: &[Drawn]) -> Real {
     // 1. Nobody has used anything, and priorities have just been calculated.
     cluster.said(&["sacctmgr", "--immediate", "modify", "account", "lab", "set", "RawUsage=0"]);
@@ -126,7 +141,10 @@ fn play(cluster: &Cluster, jobs: &[Drawn]) -> Real {
         late_ms = late_ms.max(now_ms() - due);
     }
     let waiting = cluster.said(&["squeue", "-h", "-t", "PD"]).lines().count();
-    println!("last arrival: {waiting} jobs wait; the latest was {late_ms} ms late, {}", load_of_machine());
+    println!(
+        "last arrival: {waiting} jobs wait; the latest was {late_ms} ms late, {}",
+        load_of_machine()
+    );
     // 3. The end.
     Real { began_ms, starts: starts(cluster, &ids) }
 }
@@ -215,9 +233,19 @@ impl Simulation<'_> {
 
     fn run(&self, scheduler: &str, options: &[&str]) {
         let mut muster = Command::new(env!("CARGO_BIN_EXE_muster"));
-        muster.current_dir(&self.folder).args(["simulate", "--trace", "trace.csv", "--scheduler", scheduler]);
+        muster.current_dir(&self.folder).args([
+            "simulate",
+            "--trace",
+            "trace.csv",
+            "--scheduler",
+            scheduler,
+        ]);
         let output = muster.args(options).output().unwrap();
-        assert!(output.status.success(), "{scheduler}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{scheduler}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }
 

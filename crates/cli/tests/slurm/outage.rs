@@ -1,4 +1,5 @@
-//! Parts of Slurm that do not answer: what is not known is never shown as empty, who waits goes on waiting, and it is said.
+//! Parts of Slurm that do not answer: what is not known is never shown as empty, who waits goes on
+//! waiting, and it is said.
 
 use std::io::Read;
 use std::process::{Child, Stdio};
@@ -53,9 +54,13 @@ fn a_controller_that_is_away_is_said_and_who_waits_goes_on_waiting() {
     let waits = Beside::start(&muster, &["wait", &job]);
     let mut begins = {
         let _down = Down::stopped(&cluster, "slurmctld");
-        for verb in
-            [vec!["ps"], vec!["show", &job], vec!["nodes"], vec!["cancel", &job], vec!["explain", &job]]
-        {
+        for verb in [
+            vec!["ps"],
+            vec!["show", &job],
+            vec!["nodes"],
+            vec!["cancel", &job],
+            vec!["explain", &job],
+        ] {
             let said = muster.call(&verb);
             assert_eq!(said.code, UNAVAILABLE, "{verb:?}: {said:?}");
             assert!(said.stderr.contains("Slurm does not answer: "), "{verb:?}: {said:?}");
@@ -84,7 +89,8 @@ fn a_controller_that_is_away_is_said_and_who_waits_goes_on_waiting() {
 fn without_munge_nothing_is_an_empty_queue() {
     let cluster = Cluster::here();
     let muster = Muster::of(&cluster, User::Mail);
-    let job = muster.submit("name: unvouched\ntime: 5m\nrun: 'echo up; exec sleep 300'\n")[0].to_string();
+    let job =
+        muster.submit("name: unvouched\ntime: 5m\nrun: 'echo up; exec sleep 300'\n")[0].to_string();
     // Who starts or ends without munge waits for it so long that Slurm takes his node away.
     cluster.until("its script runs, and no other", || {
         let runs = muster.call(&["logs", &job]).stdout == "up\n";
@@ -107,7 +113,8 @@ fn without_munge_nothing_is_an_empty_queue() {
     }
     muster.said(&["cancel", &job]);
     cluster.until_patiently("all nodes are back", || {
-        let states = cluster.said(&["sinfo", "--noheader", "--Node", "--partition=batch", "--format=%T"]);
+        let states =
+            cluster.said(&["sinfo", "--noheader", "--Node", "--partition=batch", "--format=%T"]);
         states.lines().all(|state| state.trim() == "idle")
     });
 }
@@ -118,7 +125,8 @@ fn an_accounting_that_is_away_is_a_warning_and_makes_no_job_unknown() {
     let cluster = Cluster::here();
     let muster = Muster::of(&cluster, User::Mail);
     let job = muster.submit("name: accounted\ntime: 5m\nrun: sleep 300\n")[0].to_string();
-    let by_hand = cluster.said_to(User::Mail, &["sbatch", "--parsable", "--mem=100", "--wrap", "true"]);
+    let by_hand =
+        cluster.said_to(User::Mail, &["sbatch", "--parsable", "--mem=100", "--wrap", "true"]);
     let by_hand = by_hand.trim();
     cluster.until("the accounting has it", || {
         cluster.said(&["sacct", "-n", "-X", "-j", by_hand, "--format=State"]).contains("COMPLETED")

@@ -12,10 +12,12 @@ fn output_is_in_the_files_that_a_job_names_and_logs_finds_it() {
     let muster = Muster::of(&cluster, User::Mail);
     let work = cluster.work().join(format!("output-{}", std::process::id()));
     cluster.said_to(User::Mail, &["mkdir", "-p", work.to_str().unwrap()]);
-    let read =
-        |name: &str| fs::read_to_string(work.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let read = |name: &str| {
+        fs::read_to_string(work.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    };
     let head = |name: &str| format!("name: {name}\ntime: 5m\nworkdir: {}\n", work.display());
-    // 1. A file for each rank on two nodes, in a folder that is not there, and one of errors for all.
+    // 1. A file for each rank on two nodes, in a folder that is not there, and one of errors for
+    //    all.
     let text = format!(
         "{}nodes: 2\noutput: new/%x-%j-%2t.out\nerror: err-%u\nrun: echo rank $RANK ${{SLURM_TIME_FORMAT-plain}}; echo e$RANK >&2\n",
         head("ranks")
@@ -34,7 +36,8 @@ fn output_is_in_the_files_that_a_job_names_and_logs_finds_it() {
     let shown = muster.said(&["show", &job.to_string()]);
     assert!(shown.contains(&format!("output     {}/new/%x-%j-%2t.out", work.display())), "{shown}");
     // 2. Elements of an array by their index, and by numbers of their own.
-    let text = format!("{}array: 3-4\noutput: a-%A-%a-%j\nrun: echo $MUSTER_ARRAY_INDEX\n", head("array"));
+    let text =
+        format!("{}array: 3-4\noutput: a-%A-%a-%j\nrun: echo $MUSTER_ARRAY_INDEX\n", head("array"));
     let array = muster.submit(&text)[0];
     muster.reaches(array, "done");
     let mut names: Vec<String> = fs::read_dir(&work)

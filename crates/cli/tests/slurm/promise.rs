@@ -1,4 +1,5 @@
-//! The cluster is what the other tests rely on: nodes, GPUs, leaves, devices held back, preemption, REST with tokens.
+//! The cluster is what the other tests rely on: nodes, GPUs, leaves, devices held back, preemption,
+//! REST with tokens.
 
 use crate::cluster::{Cluster, User};
 
@@ -44,7 +45,8 @@ fn a_job_of_high_qos_takes_the_place_of_a_low_one_which_is_queued_again() {
     let whole = ["--nodes=8", "--gpus-per-node=h100:8"];
     let low = cluster.submit(User::Games, &[&whole[..], &["--qos=low"]].concat(), "exec sleep 300");
     low.reaches("RUNNING");
-    let high = cluster.submit(User::Mail, &[&whole[..], &["--qos=high"]].concat(), "exec sleep 300");
+    let high =
+        cluster.submit(User::Mail, &[&whole[..], &["--qos=high"]].concat(), "exec sleep 300");
     high.reaches("RUNNING");
     low.reaches("PENDING");
     assert_eq!(low.field("Restarts"), "1");
@@ -56,11 +58,13 @@ fn rest_answers_who_has_a_token_and_nobody_else() {
     let cluster = Cluster::here();
     // Each release has versions of its own and says which; the newest of them, by number.
     let documents = ["/openapi/v3", "/openapi"].map(|path| cluster.get(path, Some(User::Mail)));
-    let (_, document) = documents.into_iter().find(|(status, _)| *status == 200).expect("a description");
+    let (_, document) =
+        documents.into_iter().find(|(status, _)| *status == 200).expect("a description");
     let document: serde_json::Value = serde_json::from_str(&document).unwrap();
     let paths = document["paths"].as_object().unwrap().keys();
-    let of_nodes =
-        paths.filter(|path| path.starts_with("/slurm/v") && path.trim_end_matches('/').ends_with("/nodes"));
+    let of_nodes = paths.filter(|path| {
+        path.starts_with("/slurm/v") && path.trim_end_matches('/').ends_with("/nodes")
+    });
     let nodes = of_nodes.max().expect("a version that lists nodes");
     let (status, body) = cluster.get(nodes, None);
     assert_eq!(status, 401, "{body}");

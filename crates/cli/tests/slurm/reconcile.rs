@@ -1,4 +1,5 @@
-//! A controller that dies while jobs are handed on: each ends in exactly one truthful state, none runs twice, none is lost.
+//! A controller that dies while jobs are handed on: each ends in exactly one truthful state, none
+//! runs twice, none is lost.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,7 +37,9 @@ fn a_controller_that_is_killed_among_submissions_doubles_and_loses_nothing() {
             };
             (0..jobs).map(one).collect()
         });
-        cluster.until("the first submissions", || accepted.load(Ordering::SeqCst) >= BEFORE.min(jobs / 2));
+        cluster.until("the first submissions", || {
+            accepted.load(Ordering::SeqCst) >= BEFORE.min(jobs / 2)
+        });
         drop(Down::killed(&cluster, "slurmctld"));
         submit.join().unwrap()
     });
@@ -47,10 +50,12 @@ fn a_controller_that_is_killed_among_submissions_doubles_and_loses_nothing() {
     cluster.until_patiently("all jobs end", || {
         let list = muster.json(&["ps"]);
         let jobs = list["jobs"].as_array().unwrap();
-        // What the controller had not yet noted as started it starts again, cannot, and holds: only its administrator lets it go.
+        // What the controller had not yet noted as started it starts again, cannot, and holds: only
+        // its administrator lets it go.
         !jobs.iter().any(|job| ours(job) && job["state"] != "held")
     });
-    // 3. One truthful state each, and each ran once. By name: Slurm gives numbers of jobs that it lost to others.
+    // 3. One truthful state each, and each ran once. By name: Slurm gives numbers of jobs that it
+    //    lost to others.
     let mut states: BTreeMap<String, usize> = BTreeMap::new();
     let list = muster.json(&["ps", "--all"]);
     for nth in 0..numbers.len() {
@@ -61,8 +66,11 @@ fn a_controller_that_is_killed_among_submissions_doubles_and_loses_nothing() {
         let state = job["state"].as_str().unwrap().to_owned();
         match state.as_str() {
             "done" => assert_eq!(text, "ran\n", "{name}: {job}"),
-            // Its end was not told to the controller before that died: it ran, and nobody knows how it ended.
-            "unknown" | "failed" | "held" => assert!(text.len() <= "ran\n".len(), "{name} ran twice: {job}"),
+            // Its end was not told to the controller before that died: it ran, and nobody knows how
+            // it ended.
+            "unknown" | "failed" | "held" => {
+                assert!(text.len() <= "ran\n".len(), "{name} ran twice: {job}")
+            }
             other => panic!("{name} is {other}: {job}"),
         }
         *states.entry(state).or_default() += 1;

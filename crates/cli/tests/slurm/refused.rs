@@ -1,5 +1,6 @@
-//! What the real slurmctld refuses, `muster check slurm` finds: one file at a time is broken, and both are asked. What depends on the
-//! machine (users, host names, files that are named) is no part of it, as check does not look at that.
+//! What the real slurmctld refuses, `muster check slurm` finds: one file at a time is broken, and
+//! both are asked. What depends on the machine (users, host names, files that are named) is no part
+//! of it, as check does not look at that.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -46,7 +47,8 @@ const TOPOLOGY: &str =
 
 const CGROUP: &str = "ConstrainDevices=yes\n";
 
-/// What stands in one of the files, and what takes its place. Whether slurmctld takes it is asked, and not written here.
+/// What stands in one of the files, and what takes its place. Whether slurmctld takes it is asked,
+/// and not written here.
 const ROWS: &[(&str, &str)] = &[
     // Nothing, to know what is found anyway; then what no parser knows.
     ("KillWait=30", "KillWait=30"),
@@ -163,16 +165,20 @@ fn write(cluster: &Cluster, dir: &Path, from: &str, to: &str) {
     fs::create_dir_all(dir.join("state")).unwrap();
     let root = cluster.conf().parent().and_then(Path::parent).unwrap().to_owned();
     let mut changed = 0;
-    for (name, text) in [("slurm.conf", CONF), ("topology.conf", TOPOLOGY), ("cgroup.conf", CGROUP)] {
+    for (name, text) in [("slurm.conf", CONF), ("topology.conf", TOPOLOGY), ("cgroup.conf", CGROUP)]
+    {
         changed += usize::from(text.contains(from));
         let text = text.replacen(from, to, 1);
-        let text = text.replace("{dir}", dir.to_str().unwrap()).replace("{cluster}", root.to_str().unwrap());
+        let text = text
+            .replace("{dir}", dir.to_str().unwrap())
+            .replace("{cluster}", root.to_str().unwrap());
         fs::write(dir.join(name), text).unwrap();
     }
     assert_eq!(changed, 1, "`{from}` stands in {changed} files");
 }
 
-/// True when slurmctld does not start with these files: it ends, or waits for a file that is not there.
+/// True when slurmctld does not start with these files: it ends, or waits for a file that is not
+/// there.
 fn is_refused(cluster: &Cluster, dir: &Path) -> bool {
     // A child of the one before it may still hold the port, and would answer in its place.
     let listens = || TcpStream::connect(("127.0.0.1", PORT)).is_ok();
@@ -180,7 +186,10 @@ fn is_refused(cluster: &Cluster, dir: &Path) -> bool {
     let log = dir.join("log");
     let file = File::create(&log).unwrap();
     let mut command = Command::new("slurmctld");
-    command.args(["-D", "-c", "-f"]).arg(dir.join("slurm.conf")).env("SLURM_CONF", dir.join("slurm.conf"));
+    command
+        .args(["-D", "-c", "-f"])
+        .arg(dir.join("slurm.conf"))
+        .env("SLURM_CONF", dir.join("slurm.conf"));
     command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
     let mut controller = Controller(command.spawn().unwrap());
     let mut refused = None;

@@ -1,4 +1,5 @@
-//! The queue through the cluster's own slurmrestd: it is what squeue says, and where it cannot be had, squeue says it.
+//! The queue through the cluster's own slurmrestd: it is what squeue says, and where it cannot be
+//! had, squeue says it.
 
 use std::path::PathBuf;
 
@@ -35,13 +36,19 @@ fn by_rest(muster: &Muster<'_>, token: &str, folder: Option<&PathBuf>, words: &[
     Said::of(&command.output().unwrap())
 }
 
-/// How often the two may differ, though the programs said the same before and after, until it counts as a difference:
-/// what the scheduler writes of a job of another test may change and change back in between.
+/// How often the two may differ, though the programs said the same before and after, until it
+/// counts as a difference: what the scheduler writes of a job of another test may change and change
+/// back in between.
 const DIFFERENCES: usize = 5;
 
-/// What slurmrestd says and what the programs say of one state of the cluster: before and after slurmrestd was asked,
-/// the programs say the same. Jobs of other tests may be ending meanwhile.
-fn while_nothing_moves(muster: &Muster<'_>, token: &str, folder: &PathBuf, words: &[&str]) -> (Value, Value) {
+/// What slurmrestd says and what the programs say of one state of the cluster: before and after
+/// slurmrestd was asked, the programs say the same. Jobs of other tests may be ending meanwhile.
+fn while_nothing_moves(
+    muster: &Muster<'_>,
+    token: &str,
+    folder: &PathBuf,
+    words: &[&str],
+) -> (Value, Value) {
     let mut differences = 0;
     let mut found = (Value::Null, Value::Null);
     muster.cluster.until("the programs say the same twice", || {
@@ -77,7 +84,8 @@ fn forget_devices(answer: &mut Value) {
 
 /// The answer without the moment at which it was given.
 fn timeless(text: &str) -> Value {
-    let mut value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let mut value: Value =
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
     assert!(value.as_object_mut().unwrap().remove("now").is_some());
     value
 }
@@ -128,7 +136,8 @@ fn a_token_that_is_no_good_costs_one_warning_and_the_programs_answer() {
     muster.reaches(job, "running");
     let number = job.to_string();
     for token in ["expired".to_owned(), cluster.token(User::Games)] {
-        // In its first moments it runs, and Slurm says why it does not yet: `Prolog`. Then its rank begins.
+        // In its first moments it runs, and Slurm says why it does not yet: `Prolog`. Then its rank
+        // begins.
         let mut answers = None;
         cluster.until("nothing moves", || {
             let before = muster.job(job);
@@ -139,7 +148,8 @@ fn a_token_that_is_no_good_costs_one_warning_and_the_programs_answer() {
         let (said, expected) = answers.expect("it was asked");
         assert_eq!(said.code, 0, "{said:?}");
         assert_eq!(timeless(&said.stdout)["job"], expected);
-        let warnings = said.stderr.lines().filter(|line| line.starts_with("warning: slurmrestd: it refused"));
+        let warnings =
+            said.stderr.lines().filter(|line| line.starts_with("warning: slurmrestd: it refused"));
         assert_eq!((warnings.count(), said.stderr.lines().count()), (1, 1), "{said:?}");
         assert!(!said.stderr.contains(&token), "a token is not shown: {said:?}");
     }

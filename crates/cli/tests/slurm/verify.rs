@@ -1,4 +1,5 @@
-//! Whether a job got what it was given, on a real cluster: beside one that runs, and before one starts.
+//! Whether a job got what it was given, on a real cluster: beside one that runs, and before one
+//! starts.
 
 use std::collections::BTreeMap;
 
@@ -32,16 +33,25 @@ fn a_gang_that_runs_is_looked_at_on_each_of_its_nodes() {
         outcomes(&report)["whole"] == "passed"
     });
     let found = outcomes(&report);
-    for check in
-        ["one-allocation", "devices", "closed-devices", "master", "shared-memory", "clocks", "leaf-switches"]
-    {
+    for check in [
+        "one-allocation",
+        "devices",
+        "closed-devices",
+        "master",
+        "shared-memory",
+        "clocks",
+        "leaf-switches",
+    ] {
         assert_eq!(found[check], "passed", "{check}: {report}");
     }
     // 2. What nobody could look at did not pass.
     for check in ["strangers", "transport", "gpudirect"] {
         assert_eq!(found[check], "not-tested", "{check}: {report}");
     }
-    assert_eq!((report["ranks"].as_u64(), report["nodes"].as_array().map(Vec::len)), (Some(6), Some(3)));
+    assert_eq!(
+        (report["ranks"].as_u64(), report["nodes"].as_array().map(Vec::len)),
+        (Some(6), Some(3))
+    );
     assert_eq!(muster.call(&["verify", &job]).code, 0);
     assert_eq!(muster.call(&["verify", &job, "--strict"]).code, 1);
 
@@ -51,7 +61,8 @@ fn a_gang_that_runs_is_looked_at_on_each_of_its_nodes() {
     muster.cancel(&[jobs[0], waiting[0]]);
 }
 
-/// What the rank's first process was given is right in each of these; what its program makes of it is not.
+/// What the rank's first process was given is right in each of these; what its program makes of it
+/// is not.
 #[test]
 #[ignore = "needs a Slurm cluster: cargo xtask slurm test"]
 fn two_ranks_whose_programs_use_one_gpu_have_failed() {
@@ -60,7 +71,8 @@ fn two_ranks_whose_programs_use_one_gpu_have_failed() {
     let told = "CUDA_VISIBLE_DEVICES=0 sleep 300; true".to_owned();
     // The files of this cluster have no driver behind them; O_PATH opens them all the same.
     let device = cluster.devices().join("nvidia0");
-    let open = format!("perl -e 'sysopen(F, \"{}\", 0x200000) or die; sleep 300'; true", device.display());
+    let open =
+        format!("perl -e 'sysopen(F, \"{}\", 0x200000) or die; sleep 300'; true", device.display());
     let text = |name: &str, script: &str| {
         format!("name: {name}\ntasks: 2\ngpus-per-task: 1\ntime: 5m\nrun: |\n  {script}\n")
     };
@@ -70,13 +82,17 @@ fn two_ranks_whose_programs_use_one_gpu_have_failed() {
         let mut report = Value::Null;
         cluster.until("its programs run", || {
             report =
-                serde_json::from_str(&muster.call(&["verify", &job.to_string(), "--json"]).stdout).unwrap();
+                serde_json::from_str(&muster.call(&["verify", &job.to_string(), "--json"]).stdout)
+                    .unwrap();
             outcomes(&report)["devices"] == "failed"
         });
         assert_eq!(outcomes(&report)["whole"], "passed", "{report}");
         let checks = report["checks"].as_array().unwrap();
         let devices = checks.iter().find(|check| check["check"] == "devices").unwrap();
-        assert!(devices["says"].as_str().unwrap().starts_with("ranks 0 and 1 share GPU "), "{devices}");
+        assert!(
+            devices["says"].as_str().unwrap().starts_with("ranks 0 and 1 share GPU "),
+            "{devices}"
+        );
     }
     muster.cancel(&jobs);
 }
@@ -94,7 +110,8 @@ fn a_place_that_is_not_as_asked_for_ends_the_job_before_its_program_starts() {
             started(name).display()
         )
     };
-    cluster.said_to(User::Mail, &["mkdir", "-p", cluster.work().join("home-mail").to_str().unwrap()]);
+    cluster
+        .said_to(User::Mail, &["mkdir", "-p", cluster.work().join("home-mail").to_str().unwrap()]);
     let jobs = muster.submit(&format!(
         "{}---\n{}",
         text("sound", "export NOTHING=1"),
@@ -119,7 +136,8 @@ fn roles_that_need_different_nodes_are_looked_at_together() {
     muster.reaches(jobs[0], "running");
     let job = jobs[0].to_string();
     cluster.until("all ranks run", || {
-        let report: Value = serde_json::from_str(&muster.call(&["verify", &job, "--json"]).stdout).unwrap();
+        let report: Value =
+            serde_json::from_str(&muster.call(&["verify", &job, "--json"]).stdout).unwrap();
         let found = outcomes(&report);
         found["whole"] == "passed" && found["master"] == "passed"
     });
@@ -129,6 +147,10 @@ fn roles_that_need_different_nodes_are_looked_at_together() {
         list.as_array().unwrap().iter().map(|one| one[key].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(names(&shown["roles"], "name"), ["trainer", "actor"], "{shown}");
-    assert_eq!(names(&shown["elements"][0]["tasks"], "group"), ["trainer", "actor", "actor"], "{shown}");
+    assert_eq!(
+        names(&shown["elements"][0]["tasks"], "group"),
+        ["trainer", "actor", "actor"],
+        "{shown}"
+    );
     muster.cancel(&jobs);
 }

@@ -36,7 +36,10 @@ fn who_has_used_less_goes_first() {
         view.started.unwrap()
     };
     assert!(started(other) < started(waiting[0]), "he was served last though he had used nothing");
-    assert!(started(waiting[0]) <= started(waiting[1]), "and within one user the older job goes first");
+    assert!(
+        started(waiting[0]) <= started(waiting[1]),
+        "and within one user the older job goes first"
+    );
 
     // Each row is its user's: jobs, and seconds of a GPU.
     let list: UsageList = site.root().words("usage --json").json();

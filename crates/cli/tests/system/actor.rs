@@ -1,4 +1,5 @@
-//! A user at the command line: runs the binary as that user, with that user's own directory and nothing of root's.
+//! A user at the command line: runs the binary as that user, with that user's own directory and
+//! nothing of root's.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,8 +22,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// Two accounts that are there already: the user database of the machine is left alone. Debian and its kin, Fedora and
-    /// Alpine all have some of these; they own no files and run nothing.
+    /// Two accounts that are there already: the user database of the machine is left alone. Debian
+    /// and its kin, Fedora and Alpine all have some of these; they own no files and run nothing.
     pub fn two() -> [Self; 2] {
         let database = fs::read_to_string("/etc/passwd").unwrap();
         let find = |name: &&str| {
@@ -172,15 +173,20 @@ impl Actor<'_> {
     /// Waits until a job is in a state.
     #[track_caller]
     pub fn until_state(&self, job: u64, state: State) -> JobView {
-        self.site.until(&format!("job {job} is {}", state.word()), || self.show(job).job.state == state);
+        self.site
+            .until(&format!("job {job} is {}", state.word()), || self.show(job).job.state == state);
         self.show(job).job
     }
 
     /// Writes a file in the user's directory, as the user.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.home().join(name);
-        let file =
-            self.program("/bin/sh").args(["-c", "cat > \"$0\""]).arg(&path).stdin(Stdio::piped()).spawn();
+        let file = self
+            .program("/bin/sh")
+            .args(["-c", "cat > \"$0\""])
+            .arg(&path)
+            .stdin(Stdio::piped())
+            .spawn();
         let mut child = file.unwrap();
         std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
         assert!(child.wait().unwrap().success());
@@ -192,7 +198,8 @@ impl Actor<'_> {
         fs::read_to_string(self.home().join(name)).unwrap_or_default()
     }
 
-    /// A shell condition that waits for a file of the user's directory: how tests hold a job until they let it go.
+    /// A shell condition that waits for a file of the user's directory: how tests hold a job until
+    /// they let it go.
     pub fn gate(&self, name: &str) -> String {
         format!("while [ ! -e {} ]; do sleep 0.02; done", self.home().join(name).display())
     }

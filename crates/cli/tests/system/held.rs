@@ -15,7 +15,11 @@ fn a_user_cannot_release_what_root_holds_and_is_told_who_does() {
     for words in [format!("release {job}"), "release --state held".to_owned()] {
         let refused = alice.words(&words);
         assert_ne!(refused.code, 0, "{words}: {}", refused.text());
-        assert!(refused.stderr.contains("held by root, an administrator"), "{words}: {}", refused.text());
+        assert!(
+            refused.stderr.contains("held by root, an administrator"),
+            "{words}: {}",
+            refused.text()
+        );
     }
     for verb in ["show", "explain", "ps"] {
         let words = if verb == "ps" { verb.to_owned() } else { format!("{verb} {job}") };

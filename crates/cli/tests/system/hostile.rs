@@ -1,4 +1,5 @@
-//! What a user names must not bend what root does: directories, links, programs, variables, and the task's own files.
+//! What a user names must not bend what root does: directories, links, programs, variables, and the
+//! task's own files.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -15,9 +16,11 @@ fn why_not(actor: Actor<'_>, job: u64) -> String {
     actor.words(&format!("show {job}")).ok().stdout
 }
 
-/// Submits a script that leaves a mark in its working directory, from that directory as a spec names it.
+/// Submits a script that leaves a mark in its working directory, from that directory as a spec
+/// names it.
 fn from_workdir(actor: Actor<'_>, dir: &str, options: &str) -> u64 {
-    let spec = actor.write("workdir.yaml", &format!("workdir: {dir}\nrun: 'touch mark; pwd -P; ls -a'\n"));
+    let spec =
+        actor.write("workdir.yaml", &format!("workdir: {dir}\nrun: 'touch mark; pwd -P; ls -a'\n"));
     let mut args = vec!["run", "--json", spec.to_str().unwrap()];
     args.extend(options.split_whitespace());
     number(actor.command(&args))
@@ -54,7 +57,8 @@ fn a_working_directory_is_entered_as_the_user() {
     let mut refused: Vec<(&str, u64)> =
         closed_to_him.iter().map(|dir| (*dir, from_workdir(mallory, dir, ""))).collect();
 
-    // 2. Looked at when it starts, not when it is submitted: what is swapped in between is entered as the user too.
+    // 2. Looked at when it starts, not when it is submitted: what is swapped in between is entered
+    //    as the user too.
     let swapped = from_workdir(mallory, "open", "--hold");
     let gone = from_workdir(mallory, "gone", "--hold");
     mallory.shell("rmdir open gone; ln -s /root open").ok();
@@ -78,8 +82,8 @@ fn a_working_directory_is_entered_as_the_user() {
 fn an_environment_reaches_no_process_of_roots() {
     let site = Site::with_gpus(1);
     let mallory = site.mallory();
-    // The loader of every process with these variables leaves a file of its own there, whoever it runs as; and each
-    // fake program, start-up file or shell that runs leaves its user.
+    // The loader of every process with these variables leaves a file of its own there, whoever it
+    // runs as; and each fake program, start-up file or shell that runs leaves its user.
     mallory.shell("mkdir -m 777 traces; mkdir -m 755 bin").ok();
     let home = mallory.home().display().to_string();
     let fake = format!("#!/bin/sh\n/usr/bin/id -u >> {home}/ran-as\nexec /bin/sh \"$@\"\n");
@@ -114,7 +118,8 @@ fn an_environment_reaches_no_process_of_roots() {
 
     let traces: Vec<_> =
         fs::read_dir(mallory.home().join("traces")).unwrap().map(|entry| entry.unwrap()).collect();
-    let of_jobs = traces.iter().filter(|entry| entry.file_name().to_string_lossy().starts_with("job."));
+    let of_jobs =
+        traces.iter().filter(|entry| entry.file_name().to_string_lossy().starts_with("job."));
     assert!(of_jobs.count() > 0, "the job's own loader left no trace: {traces:?}");
     for trace in &traces {
         assert_eq!(
@@ -139,12 +144,15 @@ fn a_program_is_looked_up_and_run_as_the_user() {
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o700)).unwrap();
     symlink(&secret, site.path("link-to-it")).unwrap();
     let mut refused = Vec::new();
-    for program in [secret.clone(), site.path("link-to-it"), "/root/anything".into(), "/etc/passwd".into()] {
+    for program in
+        [secret.clone(), site.path("link-to-it"), "/root/anything".into(), "/etc/passwd".into()]
+    {
         let job = number(mallory.command(&["run", "--json", "--", program.to_str().unwrap()]));
         refused.push((job, program.file_name().unwrap().to_str().unwrap().to_owned()));
     }
     // An interpreter too.
-    let spec = mallory.write("script.yaml", &format!("run: |\n  #!{}\n  id -u\n", secret.display()));
+    let spec =
+        mallory.write("script.yaml", &format!("run: |\n  #!{}\n  id -u\n", secret.display()));
     refused.push((
         number(mallory.command(&["run", "--json", spec.to_str().unwrap()])),
         "interpreter".to_owned(),
@@ -162,13 +170,20 @@ fn a_job_writes_nothing_as_root() {
     let (alice, mallory) = (site.alice(), site.mallory());
     let victim = site.path("victim");
     fs::write(&victim, "untouched").unwrap();
-    let job =
-        mallory.submit("--gpus 1 --grace 1s", &format!("echo $PPID > ~/supervisor; {}", mallory.gate("go")));
+    let job = mallory.submit(
+        "--gpus 1 --grace 1s",
+        &format!("echo $PPID > ~/supervisor; {}", mallory.gate("go")),
+    );
     site.until("it is up", || mallory.read("supervisor").ends_with('\n'));
     let supervisor = mallory.read("supervisor").trim().to_owned();
     let files = site.files();
     let file = |end: &str| {
-        files.iter().find(|path| path.to_string_lossy().ends_with(end)).unwrap().display().to_string()
+        files
+            .iter()
+            .find(|path| path.to_string_lossy().ends_with(end))
+            .unwrap()
+            .display()
+            .to_string()
     };
     let (log, order) = (file("/output.log"), file("/order.json"));
     let dir = log.trim_end_matches("/output.log").to_owned();
@@ -198,13 +213,15 @@ fn a_job_writes_nothing_as_root() {
     ];
     mallory.shell(": > own-file").ok();
     for attempt in &attempts {
-        let said = mallory.output_of("", &format!("{{ {attempt} ; }} 2> /dev/null && echo did; true"));
+        let said =
+            mallory.output_of("", &format!("{{ {attempt} ; }} 2> /dev/null && echo did; true"));
         assert_eq!(said, "", "it worked: {attempt}");
     }
     assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
 
     // A program that is set to root's id does not become root's by being run from a job.
-    let said = mallory.output_of("", "cp /bin/sh mine; chmod 4755 mine; ./mine -c 'id -u'; ls -n mine");
+    let said =
+        mallory.output_of("", "cp /bin/sh mine; chmod 4755 mine; ./mine -c 'id -u'; ls -n mine");
     assert!(said.starts_with(&format!("{}\n", mallory.account.uid)), "{said}");
     // Its output can be opened again by name, as programs do, and goes to the log alone.
     let said = mallory.output_of(
@@ -224,11 +241,14 @@ fn a_job_writes_nothing_as_root() {
 fn a_terminal_is_the_users_own() {
     let site = Site::with_gpus(1);
     let mallory = site.mallory();
-    let mut request =
-        crate::raw::submission("terminal", "tty; ls -n $(tty); cut -d' ' -f7 /proc/self/stat; id -u");
+    let mut request = crate::raw::submission(
+        "terminal",
+        "tty; ls -n $(tty); cut -d' ' -f7 /proc/self/stat; id -u",
+    );
     request["interactive"] = true.into();
     let (uid, gid, socket) = (mallory.account.uid, mallory.account.gid, site.socket());
-    let answer = crate::raw::as_user(uid, gid, || crate::raw::send(&socket, "POST /v1/jobs", "", &request));
+    let answer =
+        crate::raw::as_user(uid, gid, || crate::raw::send(&socket, "POST /v1/jobs", "", &request));
     let said = mallory.result(crate::raw::number(&answer)).replace('\r', "");
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines[0].starts_with("/dev/pts/"), "{said}");

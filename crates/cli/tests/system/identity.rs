@@ -68,7 +68,8 @@ fn a_job_inherits_no_file_and_no_variable_of_the_daemon() {
     let site = Site::with_gpus(0);
     // No subshell around it: `ls` itself has one descriptor more, the directory that it reads.
     let said = site.alice().output_of("", "exec ls -l /proc/self/fd");
-    let open: Vec<&str> = said.lines().filter_map(|line| line.split_once(" -> ").map(|(_, to)| to)).collect();
+    let open: Vec<&str> =
+        said.lines().filter_map(|line| line.split_once(" -> ").map(|(_, to)| to)).collect();
     assert_eq!(open.len(), 4, "{said}");
     assert_eq!(open[0], "/dev/null");
     assert!(open[1].starts_with("pipe:") && open[1] == open[2], "{said}");
@@ -81,13 +82,18 @@ fn a_job_inherits_no_file_and_no_variable_of_the_daemon() {
     // The daemon's own places are none of the job's business; MUSTER_SOCKET is the submitter's own.
     assert!(!names.contains("MUSTER_HOME"), "{environment}");
 
-    // The same for a script with an interpreter of its own: only the script is open beside the three.
+    // The same for a script with an interpreter of its own: only the script is open beside the
+    // three.
     let script = site.alice().write("list", "run: |\n  #!/bin/sh\n  exec ls -l /proc/self/fd\n");
     let job = number(site.alice().command(&["run", "--json", script.to_str().unwrap()]));
     let said = site.alice().result(job);
-    let open: Vec<&str> = said.lines().filter_map(|line| line.split_once(" -> ").map(|(_, to)| to)).collect();
+    let open: Vec<&str> =
+        said.lines().filter_map(|line| line.split_once(" -> ").map(|(_, to)| to)).collect();
     assert!(open.iter().all(|to| !to.contains("secret")) && open.len() <= 6, "{said}");
-    assert!(open.iter().skip(3).all(|to| to.contains("muster-script") || to.starts_with("/proc/")), "{said}");
+    assert!(
+        open.iter().skip(3).all(|to| to.contains("muster-script") || to.starts_with("/proc/")),
+        "{said}"
+    );
 }
 
 #[test]
@@ -97,7 +103,8 @@ fn a_uid_without_an_entry_is_nobody_else() {
     let (uid, gid) = (61_234, 61_235);
     let socket = site.socket();
     let script = "echo ids: $(id -u) $(id -g); echo groups: $(id -G)";
-    let (status, body) = as_user(uid, gid, || send(&socket, "POST /v1/jobs", "", &submission("k", script)));
+    let (status, body) =
+        as_user(uid, gid, || send(&socket, "POST /v1/jobs", "", &submission("k", script)));
     assert_eq!(status, 200, "{body}");
     let job = body["jobs"][0]["job"].as_u64().unwrap();
     let said = site.root().result(job);
@@ -124,7 +131,8 @@ fn root_is_a_user_like_others() {
 fn a_shell_beside_a_task_is_the_submitters_too_even_for_root() {
     let site = Site::with_gpus(1);
     let (alice, mallory, root) = (site.alice(), site.mallory(), site.root());
-    let mut submission = alice.submission("--gpus 1 --grace 1s", &format!("echo > up; {}", alice.gate("go")));
+    let mut submission =
+        alice.submission("--gpus 1 --grace 1s", &format!("echo > up; {}", alice.gate("go")));
     // Without a prompt, what the shell says stands at the beginning of its lines.
     submission.env("SHELL", "/bin/sh").env("PS1", "").env("MARK", "hers");
     let job = number(submission);
@@ -142,8 +150,11 @@ fn a_shell_beside_a_task_is_the_submitters_too_even_for_root() {
                     grep CapEff /proc/self/status; echo tty: $(ls -n $(tty)); exit\n";
         let shown = type_into(session(actor).unwrap(), keys).replace('\r', "");
         // What was typed is shown too, with the questions instead of the answers.
-        let answers: String =
-            shown.lines().filter(|line| !line.contains('$')).map(|line| format!("{line}\n")).collect();
+        let answers: String = shown
+            .lines()
+            .filter(|line| !line.contains('$'))
+            .map(|line| format!("{line}\n"))
+            .collect();
         assert_eq!(
             field(&answers, "ids:"),
             format!("{} {}", alice.account.uid, alice.account.gid),
@@ -153,7 +164,10 @@ fn a_shell_beside_a_task_is_the_submitters_too_even_for_root() {
         assert_eq!(field(&answers, "mark:"), "hers");
         assert_eq!(field(&answers, "gpus:"), "0");
         assert_eq!(u64::from_str_radix(field(&answers, "CapEff:"), 16).unwrap(), 0);
-        assert_eq!(field(&answers, "tty:").split_whitespace().nth(2).unwrap(), alice.account.uid.to_string());
+        assert_eq!(
+            field(&answers, "tty:").split_whitespace().nth(2).unwrap(),
+            alice.account.uid.to_string()
+        );
     }
     let stopped: Run = alice.words(&format!("cancel {job}")).ok();
     assert!(stopped.stdout.contains(&job.to_string()));

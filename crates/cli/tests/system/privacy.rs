@@ -19,7 +19,8 @@ const SECRETS: [&str; 4] = ["env-5ecret", "cmd-5ecret", "dir-5ecret", "out-5ecre
 /// A job that runs until its gate opens, with a secret in every place that can hold one.
 fn secretive(alice: Actor<'_>) -> u64 {
     alice.shell("mkdir dir-5ecret").ok();
-    let script = format!("echo out-5ecret; : cmd-5ecret; echo $$ $PPID > ~/pids; {}", alice.gate("go"));
+    let script =
+        format!("echo out-5ecret; : cmd-5ecret; echo $$ $PPID > ~/pids; {}", alice.gate("go"));
     let mut submission = alice.submission("--gpus 1 --grace 1s --name plain", &script);
     submission.env("TOKEN", "env-5ecret").current_dir(alice.home().join("dir-5ecret"));
     let job = number(submission);
@@ -43,7 +44,8 @@ fn what_others_are_shown_holds_no_secret() {
     let job = secretive(alice);
     // One that cannot start: why it cannot names a directory and a program.
     alice.shell("mkdir -m 000 dir-5ecret/closed").ok();
-    let spec = alice.write("closed.yaml", "name: stuck\nworkdir: dir-5ecret/closed\nrun: [cmd-5ecret]\n");
+    let spec =
+        alice.write("closed.yaml", "name: stuck\nworkdir: dir-5ecret/closed\nrun: [cmd-5ecret]\n");
     let stuck = number(alice.command(&["run", "--json", spec.to_str().unwrap()]));
     alice.words(&format!("wait {stuck}")).code(125);
     let why = alice.words(&format!("show {stuck}")).ok().stdout;
@@ -87,7 +89,8 @@ fn what_others_are_shown_holds_no_secret() {
         "GET /v1/daemon".to_owned(),
     ] {
         let mallory = mallory.account;
-        let (status, body) = as_user(mallory.uid, mallory.gid, || send(&socket, &line, "", &Value::Null));
+        let (status, body) =
+            as_user(mallory.uid, mallory.gid, || send(&socket, &line, "", &Value::Null));
         assert_eq!(status, 200, "{line}: {body}");
         assert_clean(&line, &body.to_string());
     }
@@ -128,11 +131,13 @@ fn others_jobs_cannot_be_touched() {
     }
     // A terminal and an element are refused alike.
     let socket = site.socket();
-    let refused = as_user(mallory.account.uid, mallory.account.gid, || attach(&socket, job)).unwrap_err();
+    let refused =
+        as_user(mallory.account.uid, mallory.account.gid, || attach(&socket, job)).unwrap_err();
     assert_eq!(refused.0, 403, "{}", refused.1);
     let body = json!({"index": 0});
     let line = format!("POST /v1/jobs/{job}/cancel");
-    let (status, _) = as_user(mallory.account.uid, mallory.account.gid, || send(&socket, &line, "", &body));
+    let (status, _) =
+        as_user(mallory.account.uid, mallory.account.gid, || send(&socket, &line, "", &body));
     assert_eq!(status, 403);
     // What concerns everybody is for admins.
     let queues = mallory.write("queues.yaml", "queues: [{name: mine}]\n");
@@ -185,7 +190,8 @@ fn files_and_sockets_of_the_daemon_are_closed() {
     assert!(sockets.len() >= 2, "one of the daemon, one of a supervisor: {sockets:?}");
 
     let public = [site.path("m/run"), site.path("m/run/muster.sock")];
-    // A task acknowledges its checkpoints through a pipe of its own user, in a directory that can be passed and not listed.
+    // A task acknowledges its checkpoints through a pipe of its own user, in a directory that can
+    // be passed and not listed.
     let passage = site.path("m/run/checkpoints");
     let pipes = files.iter().filter(|path| path.starts_with(&passage) && **path != passage).count();
     assert!(pipes > 0, "there is no pipe to try: {files:?}");
@@ -201,8 +207,8 @@ fn files_and_sockets_of_the_daemon_are_closed() {
                     assert!(may(Access::WRITE_OK), "{} takes no word of its task", path.display());
                     continue;
                 }
-                // The owner too: what a user may see goes through the daemon, which checks who asks. The name of a
-                // closed directory can be seen; what is in it cannot.
+                // The owner too: what a user may see goes through the daemon, which checks who
+                // asks. The name of a closed directory can be seen; what is in it cannot.
                 assert!(
                     !may(Access::READ_OK) && !may(Access::WRITE_OK) && !may(Access::EXEC_OK),
                     "{}",
@@ -219,15 +225,23 @@ fn files_and_sockets_of_the_daemon_are_closed() {
                     std::fs::write(site.path(dir).join("planted"), "").is_err(),
                     "{dir} can be written to"
                 );
-                assert!(std::fs::rename(site.path(dir), site.path("moved")).is_err(), "{dir} can be moved");
+                assert!(
+                    std::fs::rename(site.path(dir), site.path("moved")).is_err(),
+                    "{dir} can be moved"
+                );
             }
         });
     }
     for path in &files {
         let Ok(meta) = std::fs::symlink_metadata(path) else { continue };
-        let owner = if path.starts_with(&passage) && *path != passage { alice.account.uid } else { 0 };
+        let owner =
+            if path.starts_with(&passage) && *path != passage { alice.account.uid } else { 0 };
         assert_eq!(meta.uid(), owner, "{}", path.display());
-        assert!(public.contains(path) || meta.mode() & 0o002 == 0, "{} is open to all", path.display());
+        assert!(
+            public.contains(path) || meta.mode() & 0o002 == 0,
+            "{} is open to all",
+            path.display()
+        );
     }
     assert_eq!(alice.show(job).job.state, State::Running);
 }
@@ -238,7 +252,8 @@ fn processes_of_others_and_of_root_cannot_be_reached() {
     let site = Site::with_gpus(1);
     let (alice, mallory) = (site.alice(), site.mallory());
     let job = secretive(alice);
-    let pids: Vec<u32> = alice.read("pids").split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    let pids: Vec<u32> =
+        alice.read("pids").split_whitespace().map(|pid| pid.parse().unwrap()).collect();
     let (task, supervisor) = (pids[0], pids[1]);
     assert!(command_line(supervisor).contains("__supervise"), "{}", command_line(supervisor));
     // A command line can be read by all: it holds a path and nothing of the job.
@@ -298,7 +313,8 @@ fn nobody_can_say_to_be_another() {
         claim[field] = value.clone();
     }
     claim["env"]["USER"] = name.clone().into();
-    let head = format!("x-user: {name}\r\nx-remote-user: root\r\nauthorization: Basic cm9vdDo=\r\n");
+    let head =
+        format!("x-user: {name}\r\nx-remote-user: root\r\nauthorization: Basic cm9vdDo=\r\n");
     let answer = as_mallory("POST /v1/jobs", &head, &claim);
     let own = crate::raw::number(&answer);
     assert_eq!(mallory.show(own).job.user.as_str(), mallory.account.name);
@@ -345,13 +361,17 @@ fn a_session_cannot_give_the_orders_of_a_daemon() {
     let alice = site.alice();
     let job = secretive(alice);
     let socket = site.socket();
-    // What the daemon passes on reaches the supervisor as from root: it must be a terminal's words and nothing else.
+    // What the daemon passes on reaches the supervisor as from root: it must be a terminal's words
+    // and nothing else.
     as_user(alice.account.uid, alice.account.gid, || {
         use std::io::{Read, Write};
         let mut session = attach(&socket, job).unwrap();
-        session.write_all(b"{\"hello\":\"control\"}\n{\"do\":\"stop\",\"cause\":\"cancelled\"}\n").unwrap();
+        session
+            .write_all(b"{\"hello\":\"control\"}\n{\"do\":\"stop\",\"cause\":\"cancelled\"}\n")
+            .unwrap();
         let mut answer = Vec::new();
-        // Closed, or said so and closed: either way no supervisor takes it for a daemon, which hears its stage.
+        // Closed, or said so and closed: either way no supervisor takes it for a daemon, which
+        // hears its stage.
         let _broken = session.read_to_end(&mut answer);
         let answer = String::from_utf8_lossy(&answer).into_owned();
         assert!(!answer.contains("started"), "{answer}");

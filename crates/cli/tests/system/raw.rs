@@ -1,4 +1,5 @@
-//! Requests as a hostile client would write them, byte by byte, from a thread that is that user for the kernel.
+//! Requests as a hostile client would write them, byte by byte, from a thread that is that user for
+//! the kernel.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -77,7 +78,8 @@ pub fn attach(socket: &Path, job: u64) -> Result<UnixStream, (u16, String)> {
     match head.split(' ').nth(1).unwrap().parse().unwrap() {
         101 => Ok(stream),
         status => {
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            let length =
+                head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
             let mut body = vec![0; length.trim().parse().unwrap()];
             stream.read_exact(&mut body).unwrap();
             Err((status, String::from_utf8(body).unwrap()))
@@ -87,8 +89,7 @@ pub fn attach(socket: &Path, job: u64) -> Result<UnixStream, (u16, String)> {
 
 /// Types into a shell beside a task until it exits, and answers what the terminal showed.
 pub fn type_into(mut session: UnixStream, keys: &str) -> String {
-    let hello =
-        serde_json::json!({"hello": "terminal", "target": "shell", "term": "dumb", "rows": 30, "cols": 200});
+    let hello = serde_json::json!({"hello": "terminal", "target": "shell", "term": "dumb", "rows": 30, "cols": 200});
     session.write_all(format!("{hello}\n").as_bytes()).unwrap();
     session.write_all(&Frame::Data(keys.as_bytes().to_vec()).encode()).unwrap();
     let (mut decoder, mut shown, mut buffer) = (Decoder::default(), Vec::new(), [0; 4096]);

@@ -1,5 +1,5 @@
-//! The shared daemon at its real places, in a mount namespace of its own: no daemon of a user takes its place while it is
-//! away, and commands wait until it is back.
+//! The shared daemon at its real places, in a mount namespace of its own: no daemon of a user takes
+//! its place while it is away, and commands wait until it is back.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,7 +18,8 @@ struct Machine {
 
 impl Machine {
     fn new() -> Self {
-        let script = "mount -t tmpfs tmpfs /var/lib && mount -t tmpfs tmpfs /run && echo ready && read end";
+        let script =
+            "mount -t tmpfs tmpfs /var/lib && mount -t tmpfs tmpfs /run && echo ready && read end";
         let mut holder = Command::new("unshare")
             .args(["-m", "sh", "-c", script])
             .stdin(Stdio::piped())
@@ -90,7 +91,8 @@ fn no_daemon_of_a_user_stands_in_for_the_shared_one() {
     assert!(!machine.dir.path().join(".local/state/muster/daemon.log").exists());
 
     // 2. It restarts: a command waits for it.
-    let waiting = machine.command("ps -a").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let waiting =
+        machine.command("ps -a").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut daemon = machine.start();
     let answered = Run::of(waiting.wait_with_output().unwrap()).ok();
     assert!(answered.stdout.contains("done"), "{}", answered.stdout);
@@ -101,7 +103,8 @@ fn no_daemon_of_a_user_stands_in_for_the_shared_one() {
     fs::write(machine.dir.path().join("job.sh"), script).unwrap();
     let job = machine.dir.path().join("job.sh").display().to_string();
     machine.words(&format!("run --name gated -- sh {job}")).ok();
-    let waiting = machine.command("wait gated").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let waiting =
+        machine.command("wait gated").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     daemon.kill().unwrap();
     daemon.wait().unwrap();
     let mut daemon = machine.start();

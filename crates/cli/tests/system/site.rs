@@ -1,4 +1,5 @@
-//! A machine that two users share: a daemon in system mode with places of its own, gone at the end whatever happens.
+//! A machine that two users share: a daemon in system mode with places of its own, gone at the end
+//! whatever happens.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -14,11 +15,13 @@ use rustix::process::{Gid, Pid, Signal, geteuid, kill_process};
 
 use crate::actor::{Account, Actor};
 
-/// Longest wait for anything that should come about by itself; far above what it takes, for busy machines.
+/// Longest wait for anything that should come about by itself; far above what it takes, for busy
+/// machines.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at a condition.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Groups that the daemon has and no job may inherit: those that read logs and password hashes on Debian.
+/// Groups that the daemon has and no job may inherit: those that read logs and password hashes on
+/// Debian.
 pub const GROUPS_OF_ROOT: [u32; 2] = [4, 42];
 /// A variable of root's that no job may see.
 pub const SECRET_OF_ROOT: &str = "ROOTS_SECRET=c0ffee-of-root";
@@ -40,7 +43,9 @@ impl Site {
         let mut site = Self { dir, daemon: None, accounts: Account::two() };
         // Where every user can execute it: a checkout may lie in root's home.
         let built = Path::new(env!("CARGO_BIN_EXE_muster"));
-        fs::hard_link(built, site.binary()).or_else(|_| fs::copy(built, site.binary()).map(drop)).unwrap();
+        fs::hard_link(built, site.binary())
+            .or_else(|_| fs::copy(built, site.binary()).map(drop))
+            .unwrap();
         for account in &site.accounts {
             let home = site.home(account);
             fs::create_dir(&home).unwrap();
@@ -82,10 +87,14 @@ impl Site {
     /// The administrator.
     pub fn root(&self) -> Actor<'_> {
         static ROOT: OnceLock<Account> = OnceLock::new();
-        Actor { site: self, account: ROOT.get_or_init(|| Account { name: "root".into(), uid: 0, gid: 0 }) }
+        Actor {
+            site: self,
+            account: ROOT.get_or_init(|| Account { name: "root".into(), uid: 0, gid: 0 }),
+        }
     }
 
-    /// Starts the daemon as an administrator's shell might: with groups, variables and open files of its own.
+    /// Starts the daemon as an administrator's shell might: with groups, variables and open files
+    /// of its own.
     pub fn start_daemon(&mut self, gpus: u32) {
         let log = File::options().create(true).append(true).open(self.path("daemon.log")).unwrap();
         let secret = self.path("secret-of-root");
@@ -106,8 +115,8 @@ impl Site {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
-        // Groups belong to a thread: this one's go to what it starts, and end with it. `dup` leaves a descriptor
-        // that is inherited, as a careless shell does.
+        // Groups belong to a thread: this one's go to what it starts, and end with it. `dup` leaves
+        // a descriptor that is inherited, as a careless shell does.
         let child = std::thread::spawn(move || {
             rustix::thread::set_thread_groups(&GROUPS_OF_ROOT.map(Gid::from_raw)).unwrap();
             let _open = rustix::io::dup(File::open(secret).unwrap()).unwrap();
@@ -134,7 +143,11 @@ impl Site {
     pub fn until(&self, what: &str, condition: impl Fn() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !condition() {
-            assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}\n{}", self.daemon_log());
+            assert!(
+                Instant::now() < deadline,
+                "{what}: not within {PATIENCE:?}\n{}",
+                self.daemon_log()
+            );
             std::thread::sleep(LOOK_AGAIN);
         }
     }

@@ -26,7 +26,9 @@ impl<S: StateStore> Dispatcher<S> {
     pub(super) fn answer(&mut self, ask: Ask) {
         let now = self.now();
         match ask {
-            Ask::Jobs(ids, reply) => send(reply, self.read(|engine| Ok(engine.some_jobs(now, &ids)))),
+            Ask::Jobs(ids, reply) => {
+                send(reply, self.read(|engine| Ok(engine.some_jobs(now, &ids))))
+            }
             Ask::Listed(wanted, reply) => {
                 let listed = self.read(|engine| {
                     let (mut jobs, matched) = wanted.choose(engine);
@@ -36,13 +38,18 @@ impl<S: StateStore> Dispatcher<S> {
                 send(reply, listed);
             }
             Ask::Owner(job, reply) => {
-                send(reply, self.read(|engine| Ok(engine.job_spec(job).map(|spec| Owner::of_job(&spec)))));
+                send(
+                    reply,
+                    self.read(|engine| Ok(engine.job_spec(job).map(|spec| Owner::of_job(&spec)))),
+                );
             }
             Ask::Job(job, reply) => {
                 let answer = self.live_job(job);
                 send(reply, answer);
             }
-            Ask::Element(element, reply) => send(reply, self.read(|engine| Ok(engine.element(now, element)))),
+            Ask::Element(element, reply) => {
+                send(reply, self.read(|engine| Ok(engine.element(now, element))))
+            }
             Ask::Explain(job, index, reply) => {
                 let answer = self.explain(job, index);
                 send(reply, answer);
@@ -65,7 +72,9 @@ impl<S: StateStore> Dispatcher<S> {
                 }),
             ),
             Ask::Planned(reply) => send(reply, self.read(|engine| Ok(planned(engine)))),
-            Ask::State(reply) => send(reply, self.read(|engine| Ok((now, Box::new(engine.snapshot()))))),
+            Ask::State(reply) => {
+                send(reply, self.read(|engine| Ok((now, Box::new(engine.snapshot())))))
+            }
             Ask::Status(reply) => send(reply, Ok(self.status())),
         }
     }
@@ -163,14 +172,18 @@ fn first_waiting(
 fn planned(engine: &Engine) -> Planned {
     let starts = engine.reservations().iter().map(|reservation| PlannedStart {
         element: reservation.element,
-        name: engine.job_spec(reservation.element.job).map_or_else(String::new, |spec| spec.name.to_string()),
+        name: engine
+            .job_spec(reservation.element.job)
+            .map_or_else(String::new, |spec| spec.name.to_string()),
         start: reservation.start,
         gpus: held(&reservation.placement),
     });
     let starts = starts.collect();
     let views = engine.nodes();
-    let nodes: BTreeMap<NodeId, NodeName> =
-        (0..).map(NodeId).map_while(|id| engine.node_spec(id).map(|node| (id, node.name.clone()))).collect();
+    let nodes: BTreeMap<NodeId, NodeName> = (0..)
+        .map(NodeId)
+        .map_while(|id| engine.node_spec(id).map(|node| (id, node.name.clone())))
+        .collect();
     let devices = views
         .iter()
         .flat_map(|node| node.devices.iter().map(|device| (node.name.clone(), device.index)))

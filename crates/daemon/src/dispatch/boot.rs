@@ -1,5 +1,5 @@
-//! Before the first input: what the durable state stands for is handed to the backend again, and what the backend
-//! offers now goes into the state.
+//! Before the first input: what the durable state stands for is handed to the backend again, and
+//! what the backend offers now goes into the state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +17,17 @@ impl<S: StateStore> Dispatcher<S> {
         // 1. What ended while no daemon ran has ended then.
         let now = self.now();
         let past = self.backend.past(&self.expected());
-        let past = past.into_iter().map(|past| (past.at.min(now), Event::Task(past.report))).collect();
+        let past =
+            past.into_iter().map(|past| (past.at.min(now), Event::Task(past.report))).collect();
         let recalled = self.runtime.recall(past)?;
 
-        // 2. A gang whose order never left gets it now, so that the backend knows of its tasks when it is asked
-        //    what became of them; the rest follows what they say.
+        // 2. A gang whose order never left gets it now, so that the backend knows of its tasks when
+        //    it is asked what became of them; the rest follows what they say.
         let Some(engine) = self.runtime.engine() else { return Ok(()) };
-        let (prepare, rest): (Vec<Effect>, Vec<Effect>) =
-            engine.outstanding().into_iter().partition(|effect| matches!(effect, Effect::Prepare { .. }));
+        let (prepare, rest): (Vec<Effect>, Vec<Effect>) = engine
+            .outstanding()
+            .into_iter()
+            .partition(|effect| matches!(effect, Effect::Prepare { .. }));
         let mut causes = self.node_changes();
         causes.extend(queues.map(|tree| Event::QueuesSet(Box::new(tree))));
         self.carry_out(prepare);
@@ -52,14 +55,17 @@ impl<S: StateStore> Dispatcher<S> {
 
     /// What specs are checked against, as the engine has it.
     pub(super) fn publish_site(&self) {
-        let (Some(engine), Some(queues)) = (self.runtime.engine(), self.runtime.queues()) else { return };
+        let (Some(engine), Some(queues)) = (self.runtime.engine(), self.runtime.queues()) else {
+            return;
+        };
         let nodes = specs(engine).cloned().collect();
         let default_time = queues.default_time.or(self.default_time);
         let queues = QueueTree { default_time, ..queues.clone() };
         self.published.site.send_replace(Arc::new(SiteFacts { nodes, queues }));
     }
 
-    /// Nodes that the backend offers differently than the engine has them, and nodes that it no longer offers.
+    /// Nodes that the backend offers differently than the engine has them, and nodes that it no
+    /// longer offers.
     fn node_changes(&self) -> Vec<Event> {
         let Some(engine) = self.runtime.engine() else { return Vec::new() };
         let offered = self.backend.nodes();
@@ -87,7 +93,8 @@ impl<S: StateStore> Dispatcher<S> {
             return;
         }
         match self.prune(now) {
-            // More may be left: the next turn goes on, so that letting go keeps up with any rate of ending.
+            // More may be left: the next turn goes on, so that letting go keeps up with any rate of
+            // ending.
             Ok(1..) => {}
             Ok(0) => self.pruned = now,
             Err(error) => {

@@ -1,5 +1,5 @@
-//! Durable decisions become commands of the backend. An order that cannot be made is reported as refused, as a
-//! backend would.
+//! Durable decisions become commands of the backend. An order that cannot be made is reported as
+//! refused, as a backend would.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,11 @@ pub(crate) struct Payloads {
 }
 
 impl Payloads {
-    fn get<S: StateStore>(&mut self, store: &S, id: PayloadId) -> Result<Option<Arc<Payload>>, StoreError> {
+    fn get<S: StateStore>(
+        &mut self,
+        store: &S,
+        id: PayloadId,
+    ) -> Result<Option<Arc<Payload>>, StoreError> {
         if let Some(payload) = self.kept.get(&id) {
             return Ok(Some(payload.clone()));
         }
@@ -67,7 +71,8 @@ impl<S: StateStore> Dispatcher<S> {
             Ok(order) => {
                 let waits_for_others = order.tasks.len() > 1;
                 self.backend.execute(Command::Prepare(Arc::new(order)));
-                // A task alone waits for no other: it may run as soon as it is prepared, without asking the engine again.
+                // A task alone waits for no other: it may run as soon as it is prepared, without
+                // asking the engine again.
                 if !waits_for_others {
                     self.backend.execute(Command::Go(id));
                 }

@@ -1,4 +1,5 @@
-//! The way to the dispatcher for everybody else: a question goes in, its answer comes back. Holds no state.
+//! The way to the dispatcher for everybody else: a question goes in, its answer comes back. Holds
+//! no state.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,9 @@ use super::wanted::{Listed, Wanted};
 use crate::auth::{Caller, Owner};
 use crate::failure::Failure;
 
-/// Sends inputs to the dispatcher. Clones share it. The queue is unbounded, and bounded in effect: a connection has
-/// one request in it at most, or the targets of one bulk request, which are bounded, and connections are counted.
+/// Sends inputs to the dispatcher. Clones share it. The queue is unbounded, and bounded in effect:
+/// a connection has one request in it at most, or the targets of one bulk request, which are
+/// bounded, and connections are counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     inputs: mpsc::UnboundedSender<Input>,
@@ -46,7 +48,11 @@ impl Handle {
     }
 
     /// A drain or a reservation, or its end; `word` is the answer when it is accepted.
-    pub(crate) async fn change_node(&self, event: Event, word: String) -> Result<ActionResponse, Failure> {
+    pub(crate) async fn change_node(
+        &self,
+        event: Event,
+        word: String,
+    ) -> Result<ActionResponse, Failure> {
         self.send(|reply| Input::ChangeNode { event, word, reply }).await
     }
 
@@ -71,7 +77,11 @@ impl Handle {
         self.ask(|reply| Ask::Element(element, reply)).await
     }
 
-    pub(crate) async fn explain(&self, job: JobId, index: Option<u32>) -> Result<Explanation, Failure> {
+    pub(crate) async fn explain(
+        &self,
+        job: JobId,
+        index: Option<u32>,
+    ) -> Result<Explanation, Failure> {
         self.ask(|reply| Ask::Explain(job, index, reply)).await
     }
 
@@ -82,7 +92,11 @@ impl Handle {
         self.ask(|reply| Ask::DryRun(submission, reply)).await
     }
 
-    pub(crate) async fn receipt(&self, user: UserName, key: String) -> Result<Option<Receipt>, Failure> {
+    pub(crate) async fn receipt(
+        &self,
+        user: UserName,
+        key: String,
+    ) -> Result<Option<Receipt>, Failure> {
         self.ask(|reply| Ask::Receipt(user, key, reply)).await
     }
 

@@ -1,4 +1,5 @@
-//! Everything that can wake the dispatcher, as one closed enum, and the answers it owes. Nothing else changes state.
+//! Everything that can wake the dispatcher, as one closed enum, and the answers it owes. Nothing
+//! else changes state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use muster_backends::driver::Report;
 use muster_model::unit::Time;
 use muster_model::view::{ElementView, Explanation, JobView, NodeView, QueueView, WindowView};
 use muster_model::{
-    ElementId, Event, JobId, JobSpec, NodeId, NodeName, QueueName, QueueTree, TaskPlacement, UserName,
+    ElementId, Event, JobId, JobSpec, NodeId, NodeName, QueueName, QueueTree, TaskPlacement,
+    UserName,
 };
 use muster_runtime::engine::Snapshot;
 use muster_runtime::{Receipt, Submission};

@@ -1,6 +1,7 @@
-//! The one thread that owns the runtime. Requests, backend reports and timers line up here; everything that is queued
-//! at one moment is one step: judged, applied, planned, journalled, and only then answered and carried out.
-//! Questions are answered after the step, so a client reads what it wrote.
+//! The one thread that owns the runtime. Requests, backend reports and timers line up here;
+//! everything that is queued at one moment is one step: judged, applied, planned, journalled, and
+//! only then answered and carried out. Questions are answered after the step, so a client reads
+//! what it wrote.
 
 mod answer;
 mod boot;
@@ -38,11 +39,12 @@ use effects::Payloads;
 /// Inputs taken into one step at most: bounds how long the first of them waits for its answer.
 const STEP_INPUTS: usize = 1024;
 
-/// The longest sleep. Sleeps do not count suspended time and a test's clock may jump; looking at the clock this
-/// often costs nothing.
+/// The longest sleep. Sleeps do not count suspended time and a test's clock may jump; looking at
+/// the clock this often costs nothing.
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
 
-/// The shortest sleep before a time that has come: a plan that is refused must not turn into a busy loop.
+/// The shortest sleep before a time that has come: a plan that is refused must not turn into a busy
+/// loop.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(2);
 
 /// First and longest wait before the store is tried again after a failure.
@@ -78,7 +80,8 @@ pub(crate) struct Dispatcher<S> {
     pub(super) reports: mpsc::UnboundedReceiver<Report>,
     pub(super) published: Published,
     pub(super) payloads: Payloads,
-    /// Time limit of jobs that name none, where the queues name none either: whatever queues are set.
+    /// Time limit of jobs that name none, where the queues name none either: whatever queues are
+    /// set.
     pub(super) default_time: Option<Span>,
     pub(super) retention: Retention,
     /// For the next step: what the store refused to take, and what the daemon itself found out.
@@ -158,8 +161,11 @@ impl<S: StateStore> Dispatcher<S> {
         let mut round = Round::default();
         self.take(first, &mut round);
         while round.causes.len() < STEP_INPUTS && round.asks.len() < STEP_INPUTS {
-            let next =
-                self.inputs.try_recv().ok().or_else(|| self.reports.try_recv().ok().map(Input::Report));
+            let next = self
+                .inputs
+                .try_recv()
+                .ok()
+                .or_else(|| self.reports.try_recv().ok().map(Input::Report));
             match next {
                 Some(input) => self.take(input, &mut round),
                 None => break,
@@ -175,19 +181,22 @@ impl<S: StateStore> Dispatcher<S> {
                 round.waiters.push(Waiter::Receipt(reply));
                 return;
             }
-            Input::Act { caller, job, index, action, reply } => match self.admit(&caller, job, action) {
-                Ok(()) => {
-                    let (event, word) = self.act(&caller, Target { job, index }, action);
-                    (event, Waiter::Word(reply, word))
+            Input::Act { caller, job, index, action, reply } => {
+                match self.admit(&caller, job, action) {
+                    Ok(()) => {
+                        let (event, word) = self.act(&caller, Target { job, index }, action);
+                        (event, Waiter::Word(reply, word))
+                    }
+                    Err(failure) => return answer::send(reply, failure.into_answer()),
                 }
-                Err(failure) => return answer::send(reply, failure.into_answer()),
-            },
+            }
             Input::SetQueues { tree, reply } => {
                 (Event::QueuesSet(tree), Waiter::Word(reply, "the queues are set".into()))
             }
             Input::ChangeNode { event, word, reply } => (event, Waiter::Word(reply, word.into())),
             Input::Report(Report::Task(report)) => (Event::Task(report), Waiter::Nobody),
-            Input::Report(Report::Foreign { node, foreign }) => match self.is_news(&node, &foreign) {
+            Input::Report(Report::Foreign { node, foreign }) => match self.is_news(&node, &foreign)
+            {
                 true => (Event::ForeignUse { node, foreign }, Waiter::Nobody),
                 false => return,
             },
@@ -202,13 +211,18 @@ impl<S: StateStore> Dispatcher<S> {
     /// One step, its answers, its effects; then the questions.
     fn turn(&mut self, round: Round) {
         let now = self.now();
-        let due = self.runtime.engine().and_then(|engine| engine.next_wake()).is_some_and(|wake| wake <= now);
+        let due = self
+            .runtime
+            .engine()
+            .and_then(|engine| engine.next_wake())
+            .is_some_and(|wake| wake <= now);
         let again = self.trouble.is_some() || !self.pending.is_empty();
         if due || again || !round.causes.is_empty() {
             let held_back = std::mem::take(&mut self.pending);
             let mut waiters: Vec<Waiter> = held_back.iter().map(|_| Waiter::Nobody).collect();
             waiters.extend(round.waiters);
-            let causes = held_back.into_iter().map(Cause::Event).chain(round.causes).collect::<Vec<_>>();
+            let causes =
+                held_back.into_iter().map(Cause::Event).chain(round.causes).collect::<Vec<_>>();
             let site_changes = causes.iter().any(changes_site);
             match self.runtime.step(now, causes) {
                 Ok(step) => self.settled(step, waiters, site_changes),
@@ -246,7 +260,8 @@ impl<S: StateStore> Dispatcher<S> {
 
     fn failed(&mut self, failure: StepFailure, waiters: Vec<Waiter>) {
         let StepFailure { error, retry, effects } = failure;
-        let backoff = self.trouble.as_ref().map_or(RETRY.0, |trouble| (trouble.backoff * 2).min(RETRY.1));
+        let backoff =
+            self.trouble.as_ref().map_or(RETRY.0, |trouble| (trouble.backoff * 2).min(RETRY.1));
         if self.trouble.is_none() {
             tracing::error!(%error, hint = error.hint(), "the state cannot be written; requests are refused until it can");
         }
@@ -269,13 +284,16 @@ impl<S: StateStore> Dispatcher<S> {
             if !caller.may_touch(&Owner::of_job(&spec)) {
                 return Err(Failure::not_yours(job).into());
             }
-            if let (Action::Scale(wanted), Some(service), false) = (action, spec.service(), caller.admin) {
+            if let (Action::Scale(wanted), Some(service), false) =
+                (action, spec.service(), caller.admin)
+            {
                 access::judge_scale(engine.tree(), &spec.queue, (service.replicas, wanted))
                     .map_err(Failure::from)?;
             }
             return Ok(());
         }
-        let ended = self.reader.ended(job).map_err(Failure::Store)?.ok_or_else(|| Failure::no_job(job))?;
+        let ended =
+            self.reader.ended(job).map_err(Failure::Store)?.ok_or_else(|| Failure::no_job(job))?;
         if !caller.may_touch(&Owner::of_view(&ended.view)) {
             return Err(Failure::not_yours(job).into());
         }
@@ -287,11 +305,13 @@ impl<S: StateStore> Dispatcher<S> {
                 "only what runs can save its progress",
             )
             .into()),
-            Action::Hold | Action::Release | Action::Requeue | Action::Scale(_) => Err(Failure::conflict(
-                format!("job {job} has ended: {state}"),
-                "submit it again to run it again",
-            )
-            .into()),
+            Action::Hold | Action::Release | Action::Requeue | Action::Scale(_) => {
+                Err(Failure::conflict(
+                    format!("job {job} has ended: {state}"),
+                    "submit it again to run it again",
+                )
+                .into())
+            }
         }
     }
 
@@ -307,9 +327,10 @@ impl<S: StateStore> Dispatcher<S> {
             (Action::Hold, _) if is_admin => {
                 (Event::AdminHold { target, by }, "held; its user cannot release it".into())
             }
-            (Action::Hold, Some((admin, _))) => {
-                (Event::Hold(target), format!("held; {admin}, an administrator, holds it too").into())
-            }
+            (Action::Hold, Some((admin, _))) => (
+                Event::Hold(target),
+                format!("held; {admin}, an administrator, holds it too").into(),
+            ),
             (Action::Release, Some((_, true))) if caller.admin => (
                 Event::AdminRelease { target, by },
                 "released; its user holds it too, so it stays held".into(),
@@ -369,14 +390,17 @@ impl From<Failure> for Refusal {
 
 fn act(caller: &Caller, target: Target, action: Action) -> (Event, Cow<'static, str>) {
     match action {
-        Action::Cancel => (Event::Cancel { target, by: caller.identity.user.clone() }, "cancelled".into()),
+        Action::Cancel => {
+            (Event::Cancel { target, by: caller.identity.user.clone() }, "cancelled".into())
+        }
         Action::Hold => (Event::Hold(target), "held".into()),
         Action::Release => (Event::Release(target), "released".into()),
         Action::Requeue => (Event::Requeue(target), "requeued".into()),
         Action::Checkpoint => (Event::Checkpoint(target), "asked for a checkpoint".into()),
         Action::Scale(replicas) => {
             let Replicas { floor, ceiling } = replicas;
-            let word = if floor == ceiling { format!("{ceiling}") } else { format!("{floor}..{ceiling}") };
+            let word =
+                if floor == ceiling { format!("{ceiling}") } else { format!("{floor}..{ceiling}") };
             let by = caller.identity.user.clone();
             (Event::Scaled { job: target.job, replicas, by }, format!("scaled to {word}").into())
         }
@@ -384,7 +408,10 @@ fn act(caller: &Caller, target: Target, action: Action) -> (Event, Cow<'static, 
 }
 
 fn changes_site(cause: &Cause) -> bool {
-    matches!(cause, Cause::Event(Event::NodeJoined(_) | Event::NodeLost { .. } | Event::QueuesSet(_)))
+    matches!(
+        cause,
+        Cause::Event(Event::NodeJoined(_) | Event::NodeLost { .. } | Event::QueuesSet(_))
+    )
 }
 
 fn settle(waiter: Waiter, answer: Result<Receipt, Refused>) {

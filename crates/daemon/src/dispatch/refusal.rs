@@ -69,7 +69,8 @@ fn engine(refusal: &Refusal) -> Failure {
             message: format!("it waits for job {job}, which is unknown or ended long ago"),
             hints: vec!["`muster ps --all` lists the jobs that are known".to_owned()],
         },
-        // Names of one submission were resolved before; what is left is a number that nobody has yet.
+        // Names of one submission were resolved before; what is left is a number that nobody has
+        // yet.
         Refusal::DependencyCycle { on, .. } => Failure::Refused {
             message: format!("it waits for job {on}, and there is no such job yet"),
             hints: vec!["a job can wait only for earlier ones; `muster ps --all` lists them".to_owned()],
@@ -89,9 +90,13 @@ fn sentence(reason: &Reason) -> String {
 
 fn hints(reason: &Reason) -> Vec<String> {
     let hint = match reason {
-        Reason::NeverFits(_) => "ask for less, or for another model; `muster nodes` shows what there is",
+        Reason::NeverFits(_) => {
+            "ask for less, or for another model; `muster nodes` shows what there is"
+        }
         Reason::NeverInTopology(_) => "ask for less, or write `preferred` instead of `required`",
-        Reason::TimeLimit { .. } => "give a time limit that the queue admits, or take another queue",
+        Reason::TimeLimit { .. } => {
+            "give a time limit that the queue admits, or take another queue"
+        }
         Reason::BorrowedTime { .. } => {
             "give a shorter time limit, ask for fewer GPUs, or take another queue; `muster queues` shows the quotas"
         }

@@ -1,5 +1,5 @@
-//! Which jobs in memory a list asks for. Chooses numbers before views are made: a list of a few jobs costs the dispatcher little,
-//! however many wait.
+//! Which jobs in memory a list asks for. Chooses numbers before views are made: a list of a few
+//! jobs costs the dispatcher little, however many wait.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,8 @@ use muster_model::view::{JobView, State};
 use muster_model::{JobId, QueueName, UserName};
 use muster_runtime::engine::{Engine, JobKey};
 
-/// Rows that are made at once at most: beyond these, numbers are listed and rows are asked for later.
+/// Rows that are made at once at most: beyond these, numbers are listed and rows are asked for
+/// later.
 pub(crate) const PAGE: usize = 1000;
 
 /// A filter whose parts are parsed.
@@ -45,11 +46,12 @@ impl Wanted {
         self.keeps(&JobKey { job: *job, name, user, queue, state: *state })
     }
 
-    /// Returns the numbers of the jobs in memory to list, rising, and how many match. Where the rows are bounded, active jobs go
-    /// before those that wait, and older ones before newer ones.
+    /// Returns the numbers of the jobs in memory to list, rising, and how many match. Where the
+    /// rows are bounded, active jobs go before those that wait, and older ones before newer ones.
     pub(super) fn choose(&self, engine: &Engine) -> (Vec<JobId>, u64) {
         let kept = engine.job_keys().filter(|key| self.keeps(key));
-        let mut kept: Vec<(bool, JobId)> = kept.map(|key| (!is_active(key.state), key.job)).collect();
+        let mut kept: Vec<(bool, JobId)> =
+            kept.map(|key| (!is_active(key.state), key.job)).collect();
         let matched = kept.len() as u64;
         if let Some(first) = self.first().filter(|first| *first < kept.len()) {
             kept.sort_unstable();
@@ -60,7 +62,9 @@ impl Wanted {
     }
 
     fn keeps(&self, key: &JobKey<'_>) -> bool {
-        let is_of = |user: &UserName| self.filter.user.as_ref().is_none_or(|wanted| user.as_str() == wanted);
+        let is_of = |user: &UserName| {
+            self.filter.user.as_ref().is_none_or(|wanted| user.as_str() == wanted)
+        };
         self.ids.as_ref().is_none_or(|ids| ids.contains(&key.job))
             && is_of(key.user)
             && self.filter.queue.as_ref().is_none_or(|queue| is_in(key.queue, queue))

@@ -1,5 +1,6 @@
-//! One task's output, read forward as it grows, over all files that hold it. They are opened so that a link or a pipe in its place is refused: in the shared daemon
-//! the reader is root, and the task that writes is not.
+//! One task's output, read forward as it grows, over all files that hold it. They are opened so
+//! that a link or a pipe in its place is refused: in the shared daemon the reader is root, and the
+//! task that writes is not.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -73,12 +74,19 @@ impl LogFile {
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
-/// Reads on where reading stopped: to the end of a file, then from the next, with a note of what is missing in between.
-fn read_next(first: &Path, begin: Begin, open: Option<Open>) -> io::Result<(Option<Open>, Option<Vec<u8>>)> {
+/// Reads on where reading stopped: to the end of a file, then from the next, with a note of what is
+/// missing in between.
+fn read_next(
+    first: &Path,
+    begin: Begin,
+    open: Option<Open>,
+) -> io::Result<(Option<Open>, Option<Vec<u8>>)> {
     let mut open = match open {
         Some(open) => open,
         None => match open_at(first, begin)? {
@@ -91,10 +99,13 @@ fn read_next(first: &Path, begin: Begin, open: Option<Open>) -> io::Result<(Opti
         return Ok((Some(open), Some(chunk)));
     }
     loop {
-        let Some(next) = segments::list(first)?.into_iter().find(|segment| segment.start > open.start) else {
+        let Some(next) =
+            segments::list(first)?.into_iter().find(|segment| segment.start > open.start)
+        else {
             return Ok((Some(open), None));
         };
-        // Once the next file is there, nothing more is written to this one: now it can be read to its end.
+        // Once the next file is there, nothing more is written to this one: now it can be read to
+        // its end.
         let chunk = open.read()?;
         if !chunk.is_empty() {
             return Ok((Some(open), Some(chunk)));
@@ -185,7 +196,8 @@ fn tail(files: &mut [(u64, u64, File)], end: u64, lines: u32) -> io::Result<u64>
             let block = &mut buffer[..size as usize];
             file.seek(SeekFrom::Start(at))?;
             file.read_exact(block)?;
-            for (position, _) in block.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n') {
+            for (position, _) in block.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n')
+            {
                 let next = found + position as u64 + 1;
                 // The newline at the very end closes the last line and opens none.
                 if next == end {
@@ -255,8 +267,10 @@ mod tests {
         write("output.6.log", "b1\nb2\n");
         let mut followed = LogFile::new(first.clone(), Begin::Start);
         assert_eq!(all(&mut followed).await, "a1\na2\nb1\nb2\n");
-        // While nobody looked, more was written than is kept; what is open can still be read to its end.
-        let mut writer = OpenOptions::new().append(true).open(dir.path().join("output.6.log")).unwrap();
+        // While nobody looked, more was written than is kept; what is open can still be read to its
+        // end.
+        let mut writer =
+            OpenOptions::new().append(true).open(dir.path().join("output.6.log")).unwrap();
         io::Write::write_all(&mut writer, b"b3").unwrap();
         std::fs::remove_file(dir.path().join("output.6.log")).unwrap();
         write("output.99.log", "z1\n");
@@ -295,7 +309,11 @@ mod tests {
         )
         .unwrap();
         for path in [link, pipe] {
-            assert!(LogFile::new(path.clone(), Begin::Start).read().await.is_err(), "{}", path.display());
+            assert!(
+                LogFile::new(path.clone(), Begin::Start).read().await.is_err(),
+                "{}",
+                path.display()
+            );
         }
     }
 }

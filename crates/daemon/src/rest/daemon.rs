@@ -29,23 +29,31 @@ pub(super) async fn info(State(app): State<App>) -> Result<Json<DaemonInfo>, Fai
     }))
 }
 
-pub(super) async fn stop(State(app): State<App>, caller: Caller) -> Result<Json<ActionResponse>, Failure> {
+pub(super) async fn stop(
+    State(app): State<App>,
+    caller: Caller,
+) -> Result<Json<ActionResponse>, Failure> {
     if app.about.mode == Mode::System {
         caller.require_admin("stop the daemon of this machine")?;
     }
     app.stop.send_replace(true);
-    Ok(Json(ActionResponse { message: "stopping; running tasks go on and are found again".to_owned() }))
+    Ok(Json(ActionResponse {
+        message: "stopping; running tasks go on and are found again".to_owned(),
+    }))
 }
 
 pub(super) async fn openapi() -> Json<serde_json::Value> {
     Json(muster_api::openapi::document())
 }
 
-/// What is isolation and what is convention, a sentence each: in general, or for what a job set aside.
+/// What is isolation and what is convention, a sentence each: in general, or for what a job set
+/// aside.
 pub(super) fn enforcement(capabilities: &Capabilities, spec: Option<&JobSpec>) -> Vec<String> {
     let limit = |what: &str, asked: Option<String>, by: &Option<String>| match (asked, by) {
         (Some(asked), Some(by)) => format!("{what}: {asked}, enforced by {by}"),
-        (Some(asked), None) => format!("{what}: {asked}, a convention: nothing stops a task from using more"),
+        (Some(asked), None) => {
+            format!("{what}: {asked}, a convention: nothing stops a task from using more")
+        }
         (None, _) if spec.is_some() => format!("{what}: none set aside, so no limit"),
         (None, Some(by)) => format!("{what}: enforced by {by}"),
         (None, None) => format!("{what}: a convention, nothing stops a task from using more"),
@@ -56,7 +64,8 @@ pub(super) fn enforcement(capabilities: &Capabilities, spec: Option<&JobSpec>) -
         processes(capabilities),
         match &capabilities.devices_enforced_by {
             Some(by) => format!("gpus: others are closed to a task by {by}"),
-            None => "gpus: a convention, by visible-devices variables; a task can ignore them".to_owned(),
+            None => "gpus: a convention, by visible-devices variables; a task can ignore them"
+                .to_owned(),
         },
         format!("kill: everything that a task started, found by {}", capabilities.kill_by),
     ]
@@ -74,7 +83,8 @@ fn processes(capabilities: &Capabilities) -> String {
     }
 }
 
-/// What each task of a job sets aside, by group where there are several; `None` when it sets nothing aside.
+/// What each task of a job sets aside, by group where there are several; `None` when it sets
+/// nothing aside.
 fn set_aside<T: Default + PartialEq + Display>(
     spec: Option<&JobSpec>,
     of: impl Fn(&Resources) -> T,
@@ -103,20 +113,23 @@ mod tests {
     }
 
     fn group(name: &str, memory: u64, cpus: u32) -> TaskGroup {
-        let task = Resources { memory: Bytes(memory), cpus: CpuMilli(cpus), ..Resources::default() };
+        let task =
+            Resources { memory: Bytes(memory), cpus: CpuMilli(cpus), ..Resources::default() };
         TaskGroup { name: name.into(), min_tasks: 1, max_tasks: 1, tasks_per_node: None, task }
     }
 
     #[test]
     fn limits_are_those_of_the_job_and_say_who_enforces_them() {
-        let by = Capabilities { memory_enforced_by: Some("cgroup v2".into()), ..Capabilities::default() };
+        let by = Capabilities {
+            memory_enforced_by: Some("cgroup v2".into()),
+            ..Capabilities::default()
+        };
         let one = enforcement(&by, Some(&job(vec![group("main", 4 << 30, 0)])));
         assert_eq!(one[0], "memory: 4GiB per task, enforced by cgroup v2");
         assert_eq!(one[1], "cpus: none set aside, so no limit");
         let two = enforcement(&by, Some(&job(vec![group("a", 0, 1500), group("b", 1 << 30, 500)])));
         assert_eq!(two[0], "memory: 1GiB per task of b, enforced by cgroup v2");
-        let cpus =
-            "cpus: 1.5 per task of a, 0.5 per task of b, a convention: nothing stops a task from using more";
+        let cpus = "cpus: 1.5 per task of a, 0.5 per task of b, a convention: nothing stops a task from using more";
         assert_eq!(two[1], cpus);
     }
 }

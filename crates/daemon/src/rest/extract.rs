@@ -66,7 +66,9 @@ impl FromRequestParts<App> for WindowPath {
         };
         match muster_spec::check_name(&name) {
             Ok(name) => Ok(Self(name.into())),
-            Err(wrong) => Err(Failure::bad_request(format!("no name of a reservation: {}", wrong.label))),
+            Err(wrong) => {
+                Err(Failure::bad_request(format!("no name of a reservation: {}", wrong.label)))
+            }
         }
     }
 }
@@ -109,8 +111,8 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalBody<T> {
     }
 }
 
-/// The whole body, within its limits. A web page cannot send JSON to a unix socket, but a proxy in between might be
-/// fooled: the content type is insisted on.
+/// The whole body, within its limits. A web page cannot send JSON to a unix socket, but a proxy in
+/// between might be fooled: the content type is insisted on.
 async fn read(request: Request) -> Result<Bytes, Failure> {
     let invalid = |status, message: String| Failure::InvalidRequest { status, message };
     let content_type = request.headers().get(header::CONTENT_TYPE).cloned();
@@ -122,14 +124,21 @@ async fn read(request: Request) -> Result<Bytes, Failure> {
     let bytes = match tokio::time::timeout(BODY_TIMEOUT, body).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(error)) => return Err(unreadable(&error)),
-        Err(_) => return Err(invalid(StatusCode::BAD_REQUEST, "the body did not arrive in time".to_owned())),
+        Err(_) => {
+            return Err(invalid(
+                StatusCode::BAD_REQUEST,
+                "the body did not arrive in time".to_owned(),
+            ));
+        }
     };
-    let is_json = content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/json"));
+    let is_json =
+        content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/json"));
     match bytes.is_empty() || is_json {
         true => Ok(bytes),
-        false => {
-            Err(invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json".to_owned()))
-        }
+        false => Err(invalid(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "the body must be application/json".to_owned(),
+        )),
     }
 }
 

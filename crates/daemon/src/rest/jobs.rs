@@ -8,8 +8,8 @@ use axum::extract::State;
 use muster_api::Action;
 use muster_api::query::ElementQuery;
 use muster_api::types::{
-    ActionRequest, ActionResponse, BulkAction, BulkRequest, BulkResponse, BulkResult, Explained, JobDetail,
-    ScaleRequest,
+    ActionRequest, ActionResponse, BulkAction, BulkRequest, BulkResponse, BulkResult, Explained,
+    JobDetail, ScaleRequest,
 };
 use muster_backends::segments;
 use muster_model::payload::Command;
@@ -66,7 +66,8 @@ pub(super) async fn one(
     Ok(Json(detail))
 }
 
-/// The element that was asked for, when it is not among those of the view: it waits, or it has ended.
+/// The element that was asked for, when it is not among those of the view: it waits, or it has
+/// ended.
 async fn add_element(app: &App, view: &mut JobView, index: u32) -> Result<(), Failure> {
     let id = ElementId { job: view.job, index };
     if view.elements.iter().any(|element| element.element == id) {
@@ -148,11 +149,15 @@ pub(super) async fn bulk(
         BulkAction::Release => Action::Release,
         BulkAction::Requeue => Action::Requeue,
     };
-    // All are in the dispatcher's queue before it answers the first: what is queued at one moment is one step.
-    let asked = targets.iter().map(|target| app.handle.act(caller.clone(), target.job, target.index, action));
+    // All are in the dispatcher's queue before it answers the first: what is queued at one moment
+    // is one step.
+    let asked = targets
+        .iter()
+        .map(|target| app.handle.act(caller.clone(), target.job, target.index, action));
     let answers = futures_util::future::join_all(asked).await;
     let results = targets.into_iter().zip(answers);
-    let results = results.map(|(target, answer)| BulkResult::of(target, answer.map_err(Failure::body)));
+    let results =
+        results.map(|(target, answer)| BulkResult::of(target, answer.map_err(Failure::body)));
     Ok(Json(BulkResponse { results: results.collect() }))
 }
 
@@ -195,8 +200,8 @@ pub(crate) async fn owner(app: &App, job: JobId) -> Result<Owner, Failure> {
     ended.map(|ended| Owner::of_view(&ended.view)).ok_or_else(|| Failure::no_job(job))
 }
 
-/// Hides from others than the owner and admins what a view holds of the owner's own words: why a task could not start, which names
-/// directories and programs, and what a checkpoint is called.
+/// Hides from others than the owner and admins what a view holds of the owner's own words: why a
+/// task could not start, which names directories and programs, and what a checkpoint is called.
 pub(super) fn as_seen_by(caller: &Caller, mut view: JobView) -> JobView {
     let owner = Owner::of_view(&view);
     view.user = caller.name_of(&owner);
@@ -204,7 +209,8 @@ pub(super) fn as_seen_by(caller: &Caller, mut view: JobView) -> JobView {
         for saved in view.elements.iter_mut().filter_map(|element| element.checkpoint.as_mut()) {
             saved.label.clear();
         }
-        let ends = view.elements.iter_mut().map(|element| [&mut element.outcome, &mut element.last_end]);
+        let ends =
+            view.elements.iter_mut().map(|element| [&mut element.outcome, &mut element.last_end]);
         let outcomes = ends.flatten().flatten();
         for outcome in outcomes {
             if let Outcome::StartFailed { reason, .. } = outcome {
@@ -235,8 +241,12 @@ fn quoted(word: &str) -> String {
 
 /// Log file per rank of the current or last attempt of the shown element.
 async fn log_paths(app: &App, view: &JobView, index: Option<u32>) -> Result<Vec<PathBuf>, Failure> {
-    let shown = view.elements.iter().find(|element| index.is_none_or(|index| element.element.index == index));
-    let Some(&ElementView { element, attempt, ref tasks, .. }) = shown.filter(|element| element.attempt > 0)
+    let shown = view
+        .elements
+        .iter()
+        .find(|element| index.is_none_or(|index| element.element.index == index));
+    let Some(&ElementView { element, attempt, ref tasks, .. }) =
+        shown.filter(|element| element.attempt > 0)
     else {
         return Ok(Vec::new());
     };
@@ -256,13 +266,14 @@ async fn log_paths(app: &App, view: &JobView, index: Option<u32>) -> Result<Vec<
 async fn missing_output(logs: Vec<PathBuf>) -> Result<Vec<MissingOutput>, Failure> {
     let look = move || {
         let missing = logs.iter().map(|log| segments::missing(log)).enumerate();
-        let missing =
-            missing.filter(|(_, missing)| !missing.is_none()).map(|(rank, missing)| MissingOutput {
+        let missing = missing.filter(|(_, missing)| !missing.is_none()).map(|(rank, missing)| {
+            MissingOutput {
                 rank: Rank(rank as u32),
                 dropped: missing.dropped,
                 dropped_after: missing.dropped_after,
                 disk_full: missing.disk_full,
-            });
+            }
+        });
         missing.collect()
     };
     tokio::task::spawn_blocking(look).await.map_err(|error| Failure::Internal(error.to_string()))
@@ -301,9 +312,11 @@ mod tests {
             admin,
             groups: std::sync::Arc::default(),
         };
-        let mut element = ElementView::blank(ElementId { job: JobId(1), index: 0 }, JobState::Running);
+        let mut element =
+            ElementView::blank(ElementId { job: JobId(1), index: 0 }, JobState::Running);
         let at = muster_model::Time(0);
-        element.checkpoint = Some(CheckpointView { at, label: "/home/ann/secret".to_owned(), attempt: 1 });
+        element.checkpoint =
+            Some(CheckpointView { at, label: "/home/ann/secret".to_owned(), attempt: 1 });
         let blank = JobView::blank(JobId(1), "x".to_owned(), "ann".into(), JobState::Running, at);
         let view = JobView { elements: vec![element], ..blank };
         for (caller, expected) in [

@@ -1,5 +1,5 @@
-//! The list of jobs. A long one is written page by page while it is sent: neither memory nor the dispatcher's time grows with it
-//! beyond a page and the numbers of its jobs.
+//! The list of jobs. A long one is written page by page while it is sent: neither memory nor the
+//! dispatcher's time grows with it beyond a page and the numbers of its jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -42,7 +42,8 @@ pub(super) async fn list(
     // 1. Live jobs first: one that ends in between is then found in history, never in neither.
     let status = app.handle.status().await?;
     let Listed { views, rest, matched } = app.handle.listed(wanted.clone()).await?;
-    let mut jobs: BTreeMap<JobId, JobView> = views.into_iter().map(|view| (view.job, view)).collect();
+    let mut jobs: BTreeMap<JobId, JobView> =
+        views.into_iter().map(|view| (view.job, view)).collect();
 
     // 2. Ended ones, when they are asked for, as far as there is room.
     let missing: Vec<JobId> =
@@ -56,7 +57,8 @@ pub(super) async fn list(
 
     // 3. As the caller may see them.
     let matched = is_bounded.then_some(matched + matched_ended);
-    let mut list = JobList { now: status.now, revision: status.revision, jobs: Vec::new(), matched };
+    let mut list =
+        JobList { now: status.now, revision: status.revision, jobs: Vec::new(), matched };
     if rest.is_empty() {
         list.jobs = jobs.into_values().map(|view| as_seen_by(&caller, view)).collect();
         return Ok(Json(list).into_response());
@@ -85,8 +87,13 @@ struct Long {
 }
 
 impl Long {
-    /// Writes the list with its rows between what stands around them, for as long as the client takes it.
-    async fn write(mut self, list: &JobList, pages: &mpsc::Sender<io::Result<Bytes>>) -> Result<(), Failure> {
+    /// Writes the list with its rows between what stands around them, for as long as the client
+    /// takes it.
+    async fn write(
+        mut self,
+        list: &JobList,
+        pages: &mpsc::Sender<io::Result<Bytes>>,
+    ) -> Result<(), Failure> {
         let around = serde_json::to_string(list).map_err(unwritten)?;
         let (head, tail) = around.split_once("[]").expect("a list without rows has an empty array");
         let mut text = [head.as_bytes(), b"["].concat();
@@ -117,7 +124,8 @@ impl Long {
     async fn rows(&mut self, ids: &[JobId]) -> Result<Vec<JobView>, Failure> {
         let asked = ids.iter().filter(|id| !self.known.contains_key(id)).copied().collect();
         let views = self.app.handle.jobs(asked).await?;
-        let mut views: BTreeMap<JobId, JobView> = views.into_iter().map(|view| (view.job, view)).collect();
+        let mut views: BTreeMap<JobId, JobView> =
+            views.into_iter().map(|view| (view.job, view)).collect();
         let mut rows = Vec::with_capacity(ids.len());
         for &id in ids {
             let row = match self.known.remove(&id).or_else(|| views.remove(&id)) {
@@ -148,7 +156,9 @@ fn ended(
     if ids.is_some() {
         let mut found = Vec::new();
         for id in missing.iter().rev() {
-            found.extend(reader.ended(*id)?.map(|ended| ended.view).filter(|view| wanted.keeps_ended(view)));
+            found.extend(
+                reader.ended(*id)?.map(|ended| ended.view).filter(|view| wanted.keeps_ended(view)),
+            );
         }
         let matched = found.len() as u64;
         found.truncate(room);
@@ -170,7 +180,8 @@ fn ended(
 }
 
 fn parse_ids(text: &str) -> Result<BTreeSet<JobId>, Failure> {
-    let ids: Result<BTreeSet<_>, _> = text.split(',').map(|id| id.trim().parse().map(JobId)).collect();
+    let ids: Result<BTreeSet<_>, _> =
+        text.split(',').map(|id| id.trim().parse().map(JobId)).collect();
     match ids {
         Ok(ids) if ids.len() <= MAX_IDS => Ok(ids),
         Ok(_) => Err(Failure::bad_request(format!("`ids` takes at most {MAX_IDS} numbers"))),
@@ -194,7 +205,10 @@ mod tests {
 
     #[test]
     fn ids_and_states_are_parsed_or_refused_by_name() {
-        assert_eq!(parse_ids("3, 7,3").unwrap().into_iter().collect::<Vec<_>>(), [JobId(3), JobId(7)]);
+        assert_eq!(
+            parse_ids("3, 7,3").unwrap().into_iter().collect::<Vec<_>>(),
+            [JobId(3), JobId(7)]
+        );
         assert!(parse_ids("3,x").is_err());
         assert_eq!(parse_state("pending").unwrap(), JobState::Pending);
         assert!(parse_state("sleeping").is_err());

@@ -1,5 +1,5 @@
-//! Requests in, answers out: one file per resource, each a thin translation between the wire and the dispatcher. The
-//! router is made from the API's route table, so the two cannot differ.
+//! Requests in, answers out: one file per resource, each a thin translation between the wire and
+//! the dispatcher. The router is made from the API's route table, so the two cannot differ.
 
 mod daemon;
 mod extract;
@@ -64,7 +64,8 @@ pub(crate) struct About {
 
 /// The router of API version 1.
 pub(crate) fn router(app: App) -> Router {
-    let router = ROUTES.iter().fold(Router::new(), |router, route| router.route(route.path, handler(route)));
+    let router =
+        ROUTES.iter().fold(Router::new(), |router, route| router.route(route.path, handler(route)));
     router
         .fallback(|| async { Failure::NotFound("no such path".to_owned()) })
         .method_not_allowed_fallback(method_not_allowed)

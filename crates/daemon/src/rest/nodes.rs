@@ -30,7 +30,9 @@ pub(super) async fn drain(
 ) -> Result<Json<ActionResponse>, Failure> {
     caller.require_admin("drain nodes")?;
     if request.reason.len() > MAX_REASON_BYTES {
-        return Err(Failure::bad_request(format!("`reason` takes at most {MAX_REASON_BYTES} bytes")));
+        return Err(Failure::bad_request(format!(
+            "`reason` takes at most {MAX_REASON_BYTES} bytes"
+        )));
     }
     let now = app.handle.status().await?.now;
     let from = begin(&request, now)?;
@@ -62,10 +64,14 @@ pub(super) async fn resume(
 /// From when on nothing may be there.
 fn begin(request: &DrainRequest, now: Time) -> Result<Time, Failure> {
     match (request.at, request.after) {
-        (Some(_), Some(_)) => Err(Failure::bad_request("`at` and `after` both say when; give one of them")),
+        (Some(_), Some(_)) => {
+            Err(Failure::bad_request("`at` and `after` both say when; give one of them"))
+        }
         (Some(at), None) if at <= now => {
             let ago = clock::elapsed(now.since(at));
-            Err(Failure::bad_request(format!("`at` lies in the past, {ago} ago; leave it out to drain now")))
+            Err(Failure::bad_request(format!(
+                "`at` lies in the past, {ago} ago; leave it out to drain now"
+            )))
         }
         (Some(at), None) => Ok(at),
         (None, after) => Ok(after.map_or(now, |span| now + span)),
@@ -110,8 +116,11 @@ impl Place {
         match self.devices {
             None => self.view.drain.iter().collect(),
             Some(chosen) => {
-                let devices =
-                    self.view.devices.iter().filter(|device| chosen.contains(usize::from(device.index)));
+                let devices = self
+                    .view
+                    .devices
+                    .iter()
+                    .filter(|device| chosen.contains(usize::from(device.index)));
                 devices.filter_map(|device| device.drain.as_ref()).collect()
             }
         }
@@ -120,7 +129,8 @@ impl Place {
     /// What becomes of it.
     fn drained(&self, drain: &Drain, now: Time) -> String {
         let name = self.name();
-        let again = if self.drains().is_empty() { "" } else { "; it was drained before, by other words" };
+        let again =
+            if self.drains().is_empty() { "" } else { "; it was drained before, by other words" };
         let (when, until) = match drain.from > now {
             true => (
                 format!("drained in {}", clock::ahead(drain.from.since(now))),
@@ -154,7 +164,9 @@ impl Place {
             };
         }
         match (self.devices.is_some(), &self.view.drain, &self.view.drained) {
-            (true, Some(_), Some(_)) => format!("{name}: no longer drained, but the node as a whole is"),
+            (true, Some(_), Some(_)) => {
+                format!("{name}: no longer drained, but the node as a whole is")
+            }
             (true, Some(_), None) => {
                 format!("{name}: new work goes there again, until the node as a whole is drained")
             }
@@ -182,7 +194,9 @@ fn gpu(text: &str, node: &NodeName, devices: &[Device]) -> Result<DeviceSet, Fai
     };
     let found: DeviceSet = (0..devices.len()).filter(|index| is_meant(&devices[*index])).collect();
     match found.is_empty() {
-        true => Err(Failure::NotFound(format!("{node} has no GPU `{text}`; name it by its index or UUID"))),
+        true => Err(Failure::NotFound(format!(
+            "{node} has no GPU `{text}`; name it by its index or UUID"
+        ))),
         false => Ok(found),
     }
 }

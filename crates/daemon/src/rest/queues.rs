@@ -18,7 +18,10 @@ use crate::failure::Failure;
 /// Thousandths of GPUs × milliseconds in a GPU-second.
 const MILLI_MS_PER_GPU_SEC: u64 = 1_000_000;
 
-pub(super) async fn list(State(app): State<App>, caller: Caller) -> Result<Json<QueueList>, Failure> {
+pub(super) async fn list(
+    State(app): State<App>,
+    caller: Caller,
+) -> Result<Json<QueueList>, Failure> {
     let now = app.handle.status().await?.now;
     let mut queues = app.handle.queues().await?;
     let site = app.site.borrow().clone();
@@ -56,9 +59,9 @@ pub(super) async fn set(
     let mut answer = app.handle.set_queues(Box::new(tree)).await?;
     if let Some(file) = &app.about.queues_file {
         let file = file.display();
-        answer
-            .message
-            .push_str(&format!("; a daemon that starts with `--queues {file}` sets that file again"));
+        answer.message.push_str(&format!(
+            "; a daemon that starts with `--queues {file}` sets that file again"
+        ));
     }
     Ok(Json(answer))
 }
@@ -87,7 +90,12 @@ fn row(
     queue: QueueName,
     fill: impl FnOnce(&mut UsageView),
 ) {
-    let empty =
-        UsageView { user: user.clone(), queue: queue.clone(), jobs: 0, gpu_secs: 0, decayed_gpu_secs: 0 };
+    let empty = UsageView {
+        user: user.clone(),
+        queue: queue.clone(),
+        jobs: 0,
+        gpu_secs: 0,
+        decayed_gpu_secs: 0,
+    };
     fill(rows.entry((user, queue)).or_insert(empty));
 }

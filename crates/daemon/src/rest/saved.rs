@@ -1,5 +1,6 @@
-//! A job that says over the API that its progress is saved. It is told to the supervisor of its task, as a write to the task's
-//! pipe would, so that both are one word: noted on disk beside the task, then reported like any other.
+//! A job that says over the API that its progress is saved. It is told to the supervisor of its
+//! task, as a write to the task's pipe would, so that both are one word: noted on disk beside the
+//! task, then reported like any other.
 
 use axum::Json;
 use axum::extract::State;
@@ -31,7 +32,8 @@ pub(super) async fn saved(
         Some(index) => index,
         None => only_index(&app, job).await?,
     };
-    let (id, rank) = task::find(&app, job, Which { index, rank: request.rank, states: SPEAKS }).await?;
+    let (id, rank) =
+        task::find(&app, job, Which { index, rank: request.rank, states: SPEAKS }).await?;
     let path = app.backend.task_socket(id, rank).ok_or_else(|| {
         Failure::conflict(
             "this backend is not told of checkpoints over the API",
@@ -41,12 +43,15 @@ pub(super) async fn saved(
 
     // 2. Told, and noted when it is answered.
     let told = tokio::task::spawn_blocking(move || saved::say(&path, &request.label)).await;
-    let noted = told.map_err(|error| Failure::Internal(error.to_string()))?.unwrap_or_else(|error| {
-        tracing::debug!(%error, "a supervisor did not answer to a checkpoint");
-        None
-    });
+    let noted =
+        told.map_err(|error| Failure::Internal(error.to_string()))?.unwrap_or_else(|error| {
+            tracing::debug!(%error, "a supervisor did not answer to a checkpoint");
+            None
+        });
     match noted {
-        Some(noted) if noted.label.is_empty() => Ok(Json(ActionResponse { message: "noted".to_owned() })),
+        Some(noted) if noted.label.is_empty() => {
+            Ok(Json(ActionResponse { message: "noted".to_owned() }))
+        }
         Some(noted) => Ok(Json(ActionResponse { message: format!("noted ({})", noted.label) })),
         None => Err(Failure::conflict(
             format!("rank {rank} of job {job} did not note it on disk"),
@@ -55,11 +60,13 @@ pub(super) async fn saved(
     }
 }
 
-/// The one element that runs. Of several, one must be named: the word would count for the wrong one.
+/// The one element that runs. Of several, one must be named: the word would count for the wrong
+/// one.
 async fn only_index(app: &App, job: JobId) -> Result<u32, Failure> {
     let live = app.handle.job(job).await?;
     let elements = live.into_iter().flat_map(|live| live.view.elements);
-    let mut speak = elements.filter(|element| SPEAKS.contains(&element.state)).map(|one| one.element.index);
+    let mut speak =
+        elements.filter(|element| SPEAKS.contains(&element.state)).map(|one| one.element.index);
     match (speak.next(), speak.next()) {
         (Some(_), Some(_)) => Err(Failure::conflict(
             format!("several elements of job {job} run"),

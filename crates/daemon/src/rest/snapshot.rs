@@ -1,6 +1,7 @@
-//! The state and what has run, without names: what what-if questions are asked of. Any caller may have it, since it does not say
-//! what a user runs; names, where they are asked for, are those that lists show. It is written piece by piece while it is sent, so
-//! that it takes one copy of the state, however long the text becomes.
+//! The state and what has run, without names: what what-if questions are asked of. Any caller may
+//! have it, since it does not say what a user runs; names, where they are asked for, are those that
+//! lists show. It is written piece by piece while it is sent, so that it takes one copy of the
+//! state, however long the text becomes.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +41,8 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Chunks that wait for a slow client.
 const CHUNKS_AHEAD: usize = 4;
 
-/// How long a client may take for all of it. A copy of the state is held meanwhile, and the next client waits.
+/// How long a client may take for all of it. A copy of the state is held meanwhile, and the next
+/// client waits.
 const SEND_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(super) async fn snapshot(
@@ -52,8 +54,8 @@ pub(super) async fn snapshot(
     let (taken, state) = app.handle.state().await?;
     let since = taken - query.past_secs.map_or(DEFAULT_PAST, Span::from_secs);
 
-    // 2. What has run, on a connection of its own: the reads are long. Live jobs before ended ones: a job that ends in between is
-    // then in history too, never in neither.
+    // 2. What has run, on a connection of its own: the reads are long. Live jobs before ended ones:
+    //    a job that ends in between is then in history too, never in neither.
     let reader = app.reader.apart().map_err(Failure::Store)?;
     let stints = read(&reader, move |reader| reader.stints(since)).await?;
     let ran: BTreeSet<JobId> = stints.iter().map(|stint| stint.element.job).collect();
@@ -117,7 +119,8 @@ impl Write for Chunks {
 }
 
 impl Chunks {
-    /// Breaks the body off, once the client takes what was sent before: a text that merely ended would look whole.
+    /// Breaks the body off, once the client takes what was sent before: a text that merely ended
+    /// would look whole.
     fn break_off(self, error: io::Error) {
         let Self { chunks, runtime, .. } = self;
         runtime.spawn(async move {
@@ -126,7 +129,8 @@ impl Chunks {
     }
 }
 
-/// A `SiteSnapshot` that is made while it is written. The order of its fields counts: names are complete at the end.
+/// A `SiteSnapshot` that is made while it is written. The order of its fields counts: names are
+/// complete at the end.
 #[derive(Serialize)]
 struct Text<'a> {
     version: u32,
@@ -170,7 +174,8 @@ impl<'a> Past<'a> {
         taken: Time,
         names: Rc<RefCell<Redaction>>,
     ) -> Self {
-        let runs = stints.into_iter().filter_map(|stint| Some((stint, jobs.get(&stint.element.job)?)));
+        let runs =
+            stints.into_iter().filter_map(|stint| Some((stint, jobs.get(&stint.element.job)?)));
         let mut runs: Vec<_> = runs.collect();
         runs.sort_by_key(|(stint, job)| (job.submitted, stint.element));
         Self { runs, taken, names }
@@ -179,7 +184,9 @@ impl<'a> Past<'a> {
 
 impl Serialize for Past<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let run = |(stint, job): &(Stint, &PastJob)| job.run(stint, self.taken, &mut self.names.borrow_mut());
+        let run = |(stint, job): &(Stint, &PastJob)| {
+            job.run(stint, self.taken, &mut self.names.borrow_mut())
+        };
         serializer.collect_seq(self.runs.iter().map(run))
     }
 }
@@ -231,7 +238,8 @@ impl PastJob {
     }
 }
 
-/// What each role asked for. Of jobs that ended under a version that did not write it down, all tasks are taken to be alike.
+/// What each role asked for. Of jobs that ended under a version that did not write it down, all
+/// tasks are taken to be alike.
 fn roles(job: &JobView) -> Vec<RoleView> {
     if job.roles.is_empty() {
         let gpus = GpuMilli(job.gpus.0.div_ceil(job.tasks.max(1)));

@@ -36,13 +36,15 @@ pub(super) async fn submit(
     }
 
     // 2. Text to checked jobs, away from the dispatcher: a large text takes its time.
-    let windows: Vec<_> = app.handle.windows().await?.into_iter().map(|window| window.name).collect();
+    let windows: Vec<_> =
+        app.handle.windows().await?.into_iter().map(|window| window.name).collect();
     let (dry_run, site, clock) = (request.dry_run, app.site.borrow().clone(), app.clock.now());
     let known = Arc::clone(&site);
     let work = move || {
-        let documents = muster_spec::parse(&request.source, request.file.as_deref(), &request.overrides)?;
-        let surroundings =
-            Site::new(caller.identity.user.clone(), &site.nodes, &site.queues).with_windows(windows);
+        let documents =
+            muster_spec::parse(&request.source, request.file.as_deref(), &request.overrides)?;
+        let surroundings = Site::new(caller.identity.user.clone(), &site.nodes, &site.queues)
+            .with_windows(windows);
         let checked = muster_spec::check_all(&documents, &surroundings)?;
         Ok((checked, request, caller))
     };
@@ -139,9 +141,10 @@ fn draft(
 ) -> Result<Draft, Failure> {
     let mut env: BTreeMap<String, String> = request.env.clone();
     env.extend(checked.env);
-    let workdir = checked
-        .workdir
-        .map_or_else(|| PathBuf::from(&request.workdir), |dir| Path::new(&request.workdir).join(dir));
+    let workdir = checked.workdir.map_or_else(
+        || PathBuf::from(&request.workdir),
+        |dir| Path::new(&request.workdir).join(dir),
+    );
     check_strings(&checked.commands, &env, &workdir)?;
     if request.interactive && !checked.files.is_empty() {
         return Err(Failure::bad_request(
@@ -175,7 +178,8 @@ fn check_strings(
         Command::Script(text) => text.contains('\0'),
     };
     let in_env = env.iter().any(|(name, value)| name.contains('\0') || value.contains('\0'));
-    let found = commands.values().any(in_command) || in_env || workdir.to_string_lossy().contains('\0');
+    let found =
+        commands.values().any(in_command) || in_env || workdir.to_string_lossy().contains('\0');
     match found {
         true => Err(Failure::bad_request("a command, variable or directory holds a zero byte")),
         false => Ok(()),

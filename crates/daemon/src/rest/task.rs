@@ -17,7 +17,11 @@ pub(crate) struct Which<'s> {
 }
 
 /// The task that is meant, when its element is in one of the states.
-pub(crate) async fn find(app: &App, job: JobId, which: Which<'_>) -> Result<(AttemptId, Rank), Failure> {
+pub(crate) async fn find(
+    app: &App,
+    job: JobId,
+    which: Which<'_>,
+) -> Result<(AttemptId, Rank), Failure> {
     let element = ElementId { job, index: which.index };
     let rank = Rank(which.rank.unwrap_or(0));
     let live = app.handle.element(element).await?;

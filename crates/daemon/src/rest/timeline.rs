@@ -30,7 +30,8 @@ pub(super) async fn timeline(
 ) -> Result<Json<Timeline>, Failure> {
     let now = app.handle.status().await?.now;
     let since = query.since.unwrap_or(now - DEFAULT_PAST);
-    let attempts = read(&app.reader, move |reader| reader.attempts_since(since, MAX_ATTEMPTS)).await?;
+    let attempts =
+        read(&app.reader, move |reader| reader.attempts_since(since, MAX_ATTEMPTS)).await?;
     let planned = app.handle.planned().await?;
     let bars = attempts.iter().rev().flat_map(|attempt| bars(&planned, attempt)).collect();
     Ok(Json(Timeline { now, bars, devices: planned.devices, reservations: planned.starts }))
@@ -44,7 +45,8 @@ pub(super) async fn changes(
     if let Some(after) = query.after {
         let wait = Duration::from_secs(query.timeout_secs.unwrap_or(POLL_SECS.0).min(POLL_SECS.1));
         // Time over or dispatcher gone: the answer is what holds now.
-        let _unchanged = tokio::time::timeout(wait, revision.wait_for(|revision| *revision != after)).await;
+        let _unchanged =
+            tokio::time::timeout(wait, revision.wait_for(|revision| *revision != after)).await;
     }
     let status = app.handle.status().await?;
     Ok(Json(Changes { revision: status.revision, now: status.now }))

@@ -1,4 +1,5 @@
-//! Advance reservations: listing, setting aside, taking back. What is asked for is read here and judged by the engine.
+//! Advance reservations: listing, setting aside, taking back. What is asked for is read here and
+//! judged by the engine.
 
 use axum::Json;
 use axum::extract::State;
@@ -72,7 +73,9 @@ async fn what(app: &App, request: &ReserveRequest) -> Result<WindowWhat, Failure
     match (&request.nodes[..], request.gpus) {
         ([], Some(count)) => Ok(WindowWhat::Gpus { count, model }),
         ([], None) => Err(Failure::bad_request("say what: `nodes`, or a number of `gpus`")),
-        (_, Some(_)) => Err(Failure::bad_request("`nodes` and `gpus` both say what; give one of them")),
+        (_, Some(_)) => {
+            Err(Failure::bad_request("`nodes` and `gpus` both say what; give one of them"))
+        }
         (_, None) if model.is_some() => {
             Err(Failure::bad_request("`gpu` goes with `gpus`; nodes are reserved whole"))
         }
@@ -84,11 +87,14 @@ async fn what(app: &App, request: &ReserveRequest) -> Result<WindowWhat, Failure
                 })?;
                 names.extend(more);
                 if names.len() > MAX_NODES {
-                    return Err(Failure::bad_request(format!("at most {MAX_NODES} nodes can be named")));
+                    return Err(Failure::bad_request(format!(
+                        "at most {MAX_NODES} nodes can be named"
+                    )));
                 }
             }
             let known = app.handle.nodes().await?;
-            let unknown = names.iter().find(|name| !known.iter().any(|node| node.name.as_str() == **name));
+            let unknown =
+                names.iter().find(|name| !known.iter().any(|node| node.name.as_str() == **name));
             if let Some(name) = unknown {
                 let near = muster_spec::nearest(name, known.iter().map(|node| node.name.as_str()));
                 let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
@@ -117,7 +123,9 @@ fn times(request: &ReserveRequest, now: Time) -> Result<WindowTimes, Failure> {
         (None, None, None) => None,
         (None, ..) => return Err(Failure::bad_request("`times` and `until` go with `every`")),
         (Some(_), Some(_), Some(_)) => {
-            return Err(Failure::bad_request("`times` and `until` both say how often; give one of them"));
+            return Err(Failure::bad_request(
+                "`times` and `until` both say how often; give one of them",
+            ));
         }
         (Some(_), Some(0), None) => return Err(Failure::bad_request("`times` is at least 1")),
         (Some(_), times, None) => times,
@@ -134,7 +142,9 @@ fn times(request: &ReserveRequest, now: Time) -> Result<WindowTimes, Failure> {
 
 fn text(reason: &str) -> Result<&str, Failure> {
     match reason.len() > MAX_REASON_BYTES {
-        true => Err(Failure::bad_request(format!("`reason` takes at most {MAX_REASON_BYTES} bytes"))),
+        true => {
+            Err(Failure::bad_request(format!("`reason` takes at most {MAX_REASON_BYTES} bytes")))
+        }
         false => Ok(reason.trim()),
     }
 }

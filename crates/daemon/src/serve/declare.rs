@@ -1,5 +1,6 @@
-//! What a state directory remembers of its machine: declared GPUs and the node's name, which stay as they are while jobs hold
-//! resources under them; and the settings of the last `muster serve`, for daemons that another command starts.
+//! What a state directory remembers of its machine: declared GPUs and the node's name, which stay
+//! as they are while jobs hold resources under them; and the settings of the last `muster serve`,
+//! for daemons that another command starts.
 
 use muster_backends::local::{TaskLimits, VirtualGpus};
 use muster_model::{Bytes, NodeName, Span};
@@ -91,14 +92,17 @@ pub(super) fn virtual_gpus(
         return Ok(declared);
     }
     if !idle {
-        return Err(ServeError::OtherGpus { declared: name(declared.as_ref()), asked: name(asked.as_ref()) });
+        return Err(ServeError::OtherGpus {
+            declared: name(declared.as_ref()),
+            asked: name(asked.as_ref()),
+        });
     }
     store.set_meta(VIRTUAL_GPUS, asked.as_ref().map(VirtualGpus::to_string).as_deref())?;
     Ok(asked)
 }
 
-/// The name of this machine as a node, and what to tell users about it. A renamed host keeps its old name as long as
-/// jobs run under it.
+/// The name of this machine as a node, and what to tell users about it. A renamed host keeps its
+/// old name as long as jobs run under it.
 pub(super) fn node_name(
     store: &SqliteStore,
     host: &str,
@@ -171,7 +175,10 @@ mod tests {
         };
         assert_eq!(held(Settings::Exactly(all.clone())), all);
         assert_eq!(held(Settings::OfLastServe), all);
-        assert_eq!((all.retention().history, all.retention().history_jobs), (Span::from_secs(5), 3));
+        assert_eq!(
+            (all.retention().history, all.retention().history_jobs),
+            (Span::from_secs(5), 3)
+        );
         assert_eq!(all.limits(), TaskLimits { log: Bytes(7), processes: Some(9) });
         assert_eq!(held(Settings::Exactly(Declared::default())), Declared::default());
         assert_eq!(held(Settings::OfLastServe), Declared::default(), "each serve says all of it");
@@ -182,7 +189,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(dir.path()).unwrap();
         let named = |host, idle| {
-            node_name(&store, host, idle).map(|(name, words)| (name.to_string(), words.len())).unwrap()
+            node_name(&store, host, idle)
+                .map(|(name, words)| (name.to_string(), words.len()))
+                .unwrap()
         };
         assert_eq!(named("old", true), ("old".to_owned(), 0));
         assert_eq!(named("new", false), ("old".to_owned(), 1));

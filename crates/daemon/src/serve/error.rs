@@ -54,7 +54,8 @@ pub enum ServeError {
         /// What is asked for now.
         asked: String,
     },
-    /// All users of this machine share a daemon, and a second one would give its devices away again.
+    /// All users of this machine share a daemon, and a second one would give its devices away
+    /// again.
     #[error(
         "a daemon that all users share is installed on this machine, and a second one would own the same devices"
     )]

@@ -1,5 +1,6 @@
-//! Which state this is: its epochs, and whether it is older than what it left outside the database. A restored copy, a
-//! lost write-ahead log and a deleted database are found here, before anything runs and before a number is given twice.
+//! Which state this is: its epochs, and whether it is older than what it left outside the database.
+//! A restored copy, a lost write-ahead log and a deleted database are found here, before anything
+//! runs and before a number is given twice.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -47,10 +48,15 @@ pub(super) enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::New => f.write_str("the database is new, and jobs/ holds task directories of another one"),
+            Why::New => {
+                f.write_str("the database is new, and jobs/ holds task directories of another one")
+            }
             Why::Other => f.write_str("jobs/ belongs to a state that took another course"),
             Why::Behind { have, seen } => {
-                write!(f, "the database ends at record {have}, and the state had reached record {seen}")
+                write!(
+                    f,
+                    "the database ends at record {have}, and the state had reached record {seen}"
+                )
             }
             Why::Numbers { next, seen } => {
                 write!(
@@ -117,13 +123,16 @@ pub(super) fn settle(
     place.keep_marks(&mut runtime, &lineage)?;
     let running = running(&place.jobs, &place.set_aside());
     if !running.is_empty() {
-        warnings.push(format!("tasks of a lost state run, and no daemon ends them: {}", named(&running)));
+        warnings.push(format!(
+            "tasks of a lost state run, and no daemon ends them: {}",
+            named(&running)
+        ));
     }
     Ok((runtime, lineage.epochs, warnings))
 }
 
-/// Accepts a state that is older than its task directories: begins an epoch, numbers new jobs above everything on
-/// disk, and sets aside what runs and is not known. `None` when the state is sound.
+/// Accepts a state that is older than its task directories: begins an epoch, numbers new jobs above
+/// everything on disk, and sets aside what runs and is not known. `None` when the state is sound.
 ///
 /// # Errors
 /// When the state cannot be read or written, or when a daemon uses it.
@@ -132,8 +141,8 @@ pub fn accept_older_state(paths: &Paths) -> Result<Option<Older>, ServeError> {
     let store = SqliteStore::open(&paths.state_dir)?;
     let place = Place::of(paths)?;
     let mut lineage = known(&store)?;
-    let runtime =
-        Runtime::open(store, muster_model::QueueTree::single())?.with_first_job(lineage.first_job.max(1));
+    let runtime = Runtime::open(store, muster_model::QueueTree::single())?
+        .with_first_job(lineage.first_job.max(1));
     let Some(why) = place.contradiction(&runtime, &lineage)? else { return Ok(None) };
     let older = place.older(&runtime, &lineage, why);
     live::set_aside(&place.jobs, &unknown(&runtime, &lineage, &place.jobs))
@@ -158,9 +167,11 @@ struct Place {
 impl Place {
     fn of(paths: &Paths) -> Result<Self, StoreError> {
         let jobs = paths.state_dir.join("jobs");
-        private_dirs(&jobs).map_err(|error| StoreError::Io(format!("{}: {error}", jobs.display())))?;
+        private_dirs(&jobs)
+            .map_err(|error| StoreError::Io(format!("{}: {error}", jobs.display())))?;
         let marks = [jobs.join(".high-water"), beside_sockets(paths)];
-        let (beside_tasks, beside_sockets) = (HighWater::read(&marks[0]), HighWater::read(&marks[1]));
+        let (beside_tasks, beside_sockets) =
+            (HighWater::read(&marks[0]), HighWater::read(&marks[1]));
         let seen = highest_job(&jobs);
         Ok(Self { jobs, marks, beside_tasks, beside_sockets, seen })
     }
@@ -202,7 +213,11 @@ impl Place {
     fn older(&self, runtime: &Runtime<SqliteStore>, lineage: &Lineage, why: Why) -> Older {
         let mut unknown = unknown(runtime, lineage, &self.jobs);
         unknown.extend(self.set_aside());
-        Older { why, first_job: self.free_number(runtime.next_job()), running: running(&self.jobs, &unknown) }
+        Older {
+            why,
+            first_job: self.free_number(runtime.next_job()),
+            running: running(&self.jobs, &unknown),
+        }
     }
 
     /// Begins an epoch, durably.
@@ -214,12 +229,17 @@ impl Place {
         // Numbers of a lost state belong to no directory of this one.
         lineage.epochs.begin(runtime.next_job(), random_epoch()?);
         lineage.first_job = self.free_number(runtime.next_job());
-        let text = serde_json::to_string(lineage).map_err(|error| StoreError::Io(error.to_string()))?;
+        let text =
+            serde_json::to_string(lineage).map_err(|error| StoreError::Io(error.to_string()))?;
         runtime.store().set_meta(LINEAGE, Some(&text))?;
         Ok(runtime.with_first_job(lineage.first_job))
     }
 
-    fn keep_marks(&self, runtime: &mut Runtime<SqliteStore>, lineage: &Lineage) -> Result<(), StoreError> {
+    fn keep_marks(
+        &self,
+        runtime: &mut Runtime<SqliteStore>,
+        lineage: &Lineage,
+    ) -> Result<(), StoreError> {
         let Some(epoch) = lineage.epochs.newest().cloned() else { return Ok(()) };
         let (revision, next_job) = (runtime.store().revision()?, runtime.next_job());
         runtime.store_mut().keep_marks(&self.marks, HighWater { epoch, revision, next_job })
@@ -230,8 +250,8 @@ impl Place {
     }
 }
 
-/// Several states of a user may share one runtime directory: each has a mark of its own there, named after the state
-/// directory (FNV-1a of its path).
+/// Several states of a user may share one runtime directory: each has a mark of its own there,
+/// named after the state directory (FNV-1a of its path).
 fn beside_sockets(paths: &Paths) -> PathBuf {
     let bytes = paths.state_dir.as_os_str().as_bytes();
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -249,7 +269,8 @@ fn known(store: &SqliteStore) -> Result<Lineage, StoreError> {
 /// Entries of the live list that are of no task that the state stands for.
 fn unknown(runtime: &Runtime<SqliteStore>, lineage: &Lineage, jobs: &Path) -> Vec<Entry> {
     let tasks = runtime.engine().map(|engine| engine.expected_tasks()).unwrap_or_default();
-    let expected: BTreeSet<(AttemptId, Rank)> = tasks.into_iter().map(|(id, rank, _)| (id, rank)).collect();
+    let expected: BTreeSet<(AttemptId, Rank)> =
+        tasks.into_iter().map(|(id, rank, _)| (id, rank)).collect();
     let is_known = |entry: &Entry| {
         let epoch = lineage.epochs.of(entry.id.element.job);
         epoch == entry.epoch().as_ref() && expected.contains(&(entry.id, entry.rank))
@@ -275,13 +296,16 @@ fn highest_job(jobs: &Path) -> Option<u64> {
     let top = names(jobs);
     let in_epochs = top.iter().filter(|name| Epoch::parse(name).is_some());
     let below = in_epochs.filter_map(|name| numbers(&names(&jobs.join(name)))).max();
-    // Eight digits may be an epoch or a job of a version without epochs; as a number it would be out of reach.
-    let plain: Vec<String> = top.iter().filter(|name| Epoch::parse(name).is_none()).cloned().collect();
+    // Eight digits may be an epoch or a job of a version without epochs; as a number it would be
+    // out of reach.
+    let plain: Vec<String> =
+        top.iter().filter(|name| Epoch::parse(name).is_none()).cloned().collect();
     numbers(&plain).max(below)
 }
 
 fn random_epoch() -> Result<Epoch, StoreError> {
     let mut bytes = [0; 4];
-    getrandom::fill(&mut bytes).map_err(|error| StoreError::Io(format!("no random number: {error}")))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| StoreError::Io(format!("no random number: {error}")))?;
     Ok(Epoch::of(u32::from_ne_bytes(bytes)))
 }

@@ -1,5 +1,6 @@
-//! The socket's place in the file system: bound at the start, and bound again when somebody has removed or replaced it, as
-//! those do who tidy up temporary directories. Without that no command could reach a daemon that runs.
+//! The socket's place in the file system: bound at the start, and bound again when somebody has
+//! removed or replaced it, as those do who tidy up temporary directories. Without that no command
+//! could reach a daemon that runs.
 
 use std::fs;
 use std::io;
@@ -39,7 +40,8 @@ impl<'a> Socket<'a> {
         Ok((Self { paths, mode, file: (metadata.dev(), metadata.ino()) }, listener))
     }
 
-    /// Waits until the socket has been removed or replaced, and binds it again. Connections that are open go on.
+    /// Waits until the socket has been removed or replaced, and binds it again. Connections that
+    /// are open go on.
     pub async fn rebound(&mut self) -> UnixListener {
         let mut is_told = false;
         loop {
@@ -62,7 +64,8 @@ impl<'a> Socket<'a> {
     }
 
     fn is_there(&self) -> bool {
-        fs::symlink_metadata(&self.paths.socket).is_ok_and(|found| (found.dev(), found.ino()) == self.file)
+        fs::symlink_metadata(&self.paths.socket)
+            .is_ok_and(|found| (found.dev(), found.ino()) == self.file)
     }
 
     /// Its directory may be gone with it.

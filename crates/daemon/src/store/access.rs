@@ -1,5 +1,5 @@
-//! What the dispatcher asks of a store beyond the journal. A trait, so that tests can put a failing store around the
-//! real one.
+//! What the dispatcher asks of a store beyond the journal. A trait, so that tests can put a failing
+//! store around the real one.
 
 use muster_model::unit::Time;
 use muster_model::{JobId, Payload, PayloadId};
@@ -15,8 +15,8 @@ pub trait StateStore: Store + Send + 'static {
     /// When the store cannot be read.
     fn payload(&self, id: PayloadId) -> Result<Option<Payload>, StoreError>;
 
-    /// Ended jobs that retention no longer asks for; a bounded number per call. Their logs go first, then
-    /// [`StateStore::prune`], so that a crash in between leaves nothing behind.
+    /// Ended jobs that retention no longer asks for; a bounded number per call. Their logs go
+    /// first, then [`StateStore::prune`], so that a crash in between leaves nothing behind.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -26,7 +26,8 @@ pub trait StateStore: Store + Send + 'static {
     ///
     /// # Errors
     /// When the store cannot be written.
-    fn prune(&mut self, now: Time, retention: &Retention, jobs: &[JobId]) -> Result<(), StoreError>;
+    fn prune(&mut self, now: Time, retention: &Retention, jobs: &[JobId])
+    -> Result<(), StoreError>;
 }
 
 impl StateStore for SqliteStore {
@@ -38,7 +39,12 @@ impl StateStore for SqliteStore {
         retain::expired(&self.connection, now, retention)
     }
 
-    fn prune(&mut self, now: Time, retention: &Retention, jobs: &[JobId]) -> Result<(), StoreError> {
+    fn prune(
+        &mut self,
+        now: Time,
+        retention: &Retention,
+        jobs: &[JobId],
+    ) -> Result<(), StoreError> {
         self.sync_commits(true)?;
         retain::prune(&mut self.connection, now, retention, jobs)
     }

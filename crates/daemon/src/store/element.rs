@@ -1,4 +1,5 @@
-//! How single elements of arrays ended. A job's last view only counts them, and people ask for one by its index.
+//! How single elements of arrays ended. A job's last view only counts them, and people ask for one
+//! by its index.
 
 use muster_model::unit::Time;
 use muster_model::view::{ElementView, State};
@@ -41,8 +42,8 @@ pub(super) fn forget(transaction: &Transaction<'_>, job: JobId) -> Result<(), St
 }
 
 impl Reader {
-    /// An element of an array that has ended, without its tasks; `None` when the array has no such element or is no
-    /// longer kept.
+    /// An element of an array that has ended, without its tasks; `None` when the array has no such
+    /// element or is no longer kept.
     ///
     /// # Errors
     /// When the store cannot be read.

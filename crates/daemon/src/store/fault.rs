@@ -30,7 +30,9 @@ pub(super) fn refused_io(what: &str, error: &io::Error) -> StoreError {
     let text = format!("{what}: {error}");
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full(text),
-        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => StoreError::ReadOnly(text),
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            StoreError::ReadOnly(text)
+        }
         _ => StoreError::Io(text),
     }
 }

@@ -1,8 +1,8 @@
-//! High-water marks: how far a state has come, in small files outside the database. A database that has not come as far
-//! as its marks is a restored copy, or has lost its log.
+//! High-water marks: how far a state has come, in small files outside the database. A database that
+//! has not come as far as its marks is a restored copy, or has lost its log.
 //!
-//! A mark is written after each batch and not synced: it survives a killed daemon, and after a power loss it may only
-//! be too low, which accepts a state that is sound.
+//! A mark is written after each batch and not synced: it survives a killed daemon, and after a
+//! power loss it may only be too low, which accepts a state that is sound.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -53,7 +53,12 @@ impl Marks {
     pub(super) fn open(paths: &[PathBuf], mark: HighWater) -> io::Result<Self> {
         let mut files = Vec::with_capacity(paths.len());
         for path in paths {
-            let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+            let file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(path)?;
             file.write_all_at(mark.line().as_bytes(), 0)?;
             file.sync_all()?;
             files.push(file);

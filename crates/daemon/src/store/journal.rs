@@ -11,8 +11,10 @@ use super::{SqliteStore, instant, project, schema, sql, unsigned};
 impl Store for SqliteStore {
     fn append(&mut self, batch: &Batch) -> Result<(), StoreError> {
         self.sync_commits(batch.must_be_synced())?;
-        let transaction =
-            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(refused)?;
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(refused)?;
         let revision = write_records(&transaction, batch)?;
         write_payloads(&transaction, batch)?;
         for fact in &batch.facts {
@@ -36,7 +38,8 @@ impl Store for SqliteStore {
             .map_err(refused)?;
         let (since, saved) = match row {
             Some((seq, body)) => {
-                let saved = serde_json::from_str(&body).map_err(|error| damaged("the snapshot", &error))?;
+                let saved =
+                    serde_json::from_str(&body).map_err(|error| damaged("the snapshot", &error))?;
                 (seq, Some(saved))
             }
             None => (0, None),
@@ -69,15 +72,18 @@ impl Store for SqliteStore {
             .map_err(refused)?;
         let body: Option<String> =
             query.query_row([user.as_str(), key], |row| row.get(0)).optional().map_err(refused)?;
-        body.map(|body| serde_json::from_str(&body).map_err(|error| damaged("a receipt", &error))).transpose()
+        body.map(|body| serde_json::from_str(&body).map_err(|error| damaged("a receipt", &error)))
+            .transpose()
     }
 
     fn probe(&mut self) -> Result<(), StoreError> {
         self.sync_commits(true)?;
         // As large as a batch may well be: a disk with room for one small row is still full.
         let ballast = "x".repeat(64 * 1024);
-        let transaction =
-            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(refused)?;
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(refused)?;
         schema::set_meta(&transaction, "probe", Some(&ballast))?;
         schema::set_meta(&transaction, "probe", None)?;
         transaction.commit().map_err(refused)
@@ -85,8 +91,8 @@ impl Store for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Says whether the next commits are to survive a power loss on return. Those that are not synced survive it together
-    /// with the next one that is, since the log is written in order.
+    /// Says whether the next commits are to survive a power loss on return. Those that are not
+    /// synced survive it together with the next one that is, since the log is written in order.
     pub(super) fn sync_commits(&mut self, sync: bool) -> Result<(), StoreError> {
         if self.syncs != sync {
             let level = if sync { "FULL" } else { "NORMAL" };
@@ -101,8 +107,9 @@ impl SqliteStore {
             .connection
             .prepare("SELECT seq, at, body FROM journal WHERE seq > ?1 ORDER BY seq")
             .map_err(refused)?;
-        let rows =
-            query.query_map([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).map_err(refused)?;
+        let rows = query
+            .query_map([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .map_err(refused)?;
         rows.map(|row| {
             let (seq, at, body): (i64, i64, String) = row.map_err(refused)?;
             let record = serde_json::from_str(&body)
@@ -128,7 +135,9 @@ fn write_records(transaction: &Transaction<'_>, batch: &Batch) -> Result<Option<
         .prepare_cached("INSERT INTO journal (at, kind, body) VALUES (?1, ?2, ?3)")
         .map_err(refused)?;
     for record in &batch.records {
-        insert.execute(params![sql(batch.at.0), record.kind(), encode(record)?]).map_err(refused)?;
+        insert
+            .execute(params![sql(batch.at.0), record.kind(), encode(record)?])
+            .map_err(refused)?;
     }
     Ok((!batch.records.is_empty()).then(|| transaction.last_insert_rowid()))
 }
@@ -152,7 +161,8 @@ fn write_payloads(transaction: &Transaction<'_>, batch: &Batch) -> Result<(), St
 }
 
 fn encode_sql<T: serde::Serialize>(value: &T) -> Result<String, rusqlite::Error> {
-    serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+    serde_json::to_string(value)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }
 
 pub(super) fn encode<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {

@@ -12,14 +12,16 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::fault::refused_io;
 
-/// How long a lock may outlive its daemon: a child that was forked just before the daemon was killed holds all of its
-/// descriptors until it becomes another program, which on a busy machine takes a moment.
+/// How long a lock may outlive its daemon: a child that was forked just before the daemon was
+/// killed holds all of its descriptors until it becomes another program, which on a busy machine
+/// takes a moment.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Between two looks at a lock that is held.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// A held lock; dropping it lets go. Programs that are started do not inherit it (the file is close-on-exec).
+/// A held lock; dropping it lets go. Programs that are started do not inherit it (the file is
+/// close-on-exec).
 #[derive(Debug)]
 pub struct DirLock {
     _file: fs::File,
@@ -49,11 +51,14 @@ impl DirLock {
                     let _unnoted = note(&file);
                     return Ok(Self { _file: file });
                 }
-                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) if Instant::now() < deadline => {
+                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR)
+                    if Instant::now() < deadline =>
+                {
                     thread::sleep(LOOK_AGAIN);
                 }
                 Err(rustix::io::Errno::WOULDBLOCK) => {
-                    let by = noted(&path).map_or(String::new(), |pid| format!(", held by process {pid}"));
+                    let by = noted(&path)
+                        .map_or(String::new(), |pid| format!(", held by process {pid}"));
                     return Err(StoreError::Locked(format!("{}{by}", path.display())));
                 }
                 Err(errno) => return Err(refused_io(&path.display().to_string(), &errno.into())),
@@ -67,7 +72,8 @@ impl DirLock {
 pub fn holder(dir: &Path) -> Option<u32> {
     let path = dir.join("lock");
     let file = fs::File::open(&path).ok()?;
-    let is_held = flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK);
+    let is_held =
+        flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK);
     if is_held { noted(&path) } else { None }
 }
 

@@ -1,5 +1,6 @@
-//! Durable state in one SQLite file: journal, snapshot, payloads and receipts, with accounting and history as
-//! projections, all written in one transaction per batch. It knows no request and makes no decision.
+//! Durable state in one SQLite file: journal, snapshot, payloads and receipts, with accounting and
+//! history as projections, all written in one transaction per batch. It knows no request and makes
+//! no decision.
 
 mod access;
 mod element;
@@ -54,7 +55,8 @@ impl SqliteStore {
     /// Opens the state in `dir`, creating it when there is none.
     ///
     /// # Errors
-    /// When another daemon holds it, when a newer binary wrote it, or when it cannot be read and written.
+    /// When another daemon holds it, when a newer binary wrote it, or when it cannot be read and
+    /// written.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let lock = DirLock::acquire(dir)?;
         let path = dir.join(FILE);
@@ -62,7 +64,8 @@ impl SqliteStore {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&path, flags).map_err(refused)?;
         connection.busy_timeout(BUSY).map_err(refused)?;
-        // FULL: a batch that was acknowledged survives a power cut. Deleted secrets are overwritten.
+        // FULL: a batch that was acknowledged survives a power cut. Deleted secrets are
+        // overwritten.
         connection
             .execute_batch(
                 "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = FAST;
@@ -102,17 +105,21 @@ impl SqliteStore {
     /// # Errors
     /// When a file cannot be written.
     pub fn keep_marks(&mut self, paths: &[PathBuf], mark: HighWater) -> Result<(), StoreError> {
-        let marks = Marks::open(paths, mark).map_err(|error| refused_io("a high-water mark", &error))?;
+        let marks =
+            Marks::open(paths, mark).map_err(|error| refused_io("a high-water mark", &error))?;
         self.marks = Some(marks);
         Ok(())
     }
 
     fn read_payload(&self, id: PayloadId) -> Result<Option<Payload>, StoreError> {
-        let mut query =
-            self.connection.prepare_cached("SELECT body FROM payloads WHERE id = ?1").map_err(refused)?;
+        let mut query = self
+            .connection
+            .prepare_cached("SELECT body FROM payloads WHERE id = ?1")
+            .map_err(refused)?;
         let body: Option<String> =
             query.query_row([sql(id.0)], |row| row.get(0)).optional().map_err(refused)?;
-        body.map(|body| serde_json::from_str(&body).map_err(|error| damaged("a payload", &error))).transpose()
+        body.map(|body| serde_json::from_str(&body).map_err(|error| damaged("a payload", &error)))
+            .transpose()
     }
 
     /// Number of the last record; it grows with every batch, also across snapshots and restarts.
@@ -122,7 +129,9 @@ impl SqliteStore {
     pub fn revision(&self) -> Result<u64, StoreError> {
         let found = self
             .connection
-            .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'journal'", [], |row| row.get(0))
+            .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'journal'", [], |row| {
+                row.get(0)
+            })
             .optional()
             .map_err(refused)?;
         Ok(found.map_or(0, unsigned))
@@ -142,13 +151,16 @@ impl SqliteStore {
 impl Drop for SqliteStore {
     /// Leaves one file behind instead of three. What is in the log is durable either way.
     fn drop(&mut self) {
-        if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
+        if let Err(error) =
+            self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        {
             tracing::debug!(%error, "the database's log stays beside it");
         }
     }
 }
 
-/// Makes the file before SQLite does, with a mode that no umask widens; its companions get the same one.
+/// Makes the file before SQLite does, with a mode that no umask widens; its companions get the same
+/// one.
 fn create_private(path: &Path) -> Result<(), StoreError> {
     let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     match made {
@@ -158,8 +170,8 @@ fn create_private(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// SQLite's integers are signed. Instants, numbers and sums of ours stay below 2^63; a value that does not is
-/// stored as the largest one.
+/// SQLite's integers are signed. Instants, numbers and sums of ours stay below 2^63; a value that
+/// does not is stored as the largest one.
 fn sql(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -1,5 +1,5 @@
-//! Gives jobs of earlier versions, which knew their owners by name only, the owners' numbers. Runs once, when a file of such
-//! a version is opened.
+//! Gives jobs of earlier versions, which knew their owners by name only, the owners' numbers. Runs
+//! once, when a file of such a version is opened.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,8 @@ fn of_payloads(transaction: &Transaction<'_>) -> Result<Numbers, StoreError> {
     let mut query = transaction
         .prepare("SELECT id, json_extract(body, '$.identity.uid') FROM payloads")
         .map_err(refused)?;
-    let rows = query.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?))).map_err(refused)?;
+    let rows =
+        query.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?))).map_err(refused)?;
     rows.map(|row| row.map(|(id, uid)| (id.unsigned_abs(), uid)).map_err(refused)).collect()
 }
 
@@ -44,14 +45,16 @@ fn in_bodies(
     let mut query = transaction
         .prepare(&format!("SELECT {key}, body FROM {table} WHERE body LIKE '%\"payload\"%'"))
         .map_err(refused)?;
-    let mut update =
-        transaction.prepare(&format!("UPDATE {table} SET body = ?2 WHERE {key} = ?1")).map_err(refused)?;
+    let mut update = transaction
+        .prepare(&format!("UPDATE {table} SET body = ?2 WHERE {key} = ?1"))
+        .map_err(refused)?;
     let rows = query
         .query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(refused)?;
     for (id, body) in rows {
-        let mut value: Value = serde_json::from_str(&body).map_err(|error| damaged(table, &error))?;
+        let mut value: Value =
+            serde_json::from_str(&body).map_err(|error| damaged(table, &error))?;
         in_value(&mut value, numbers);
         update.execute(params![id, encode(&value)?]).map_err(refused)?;
     }
@@ -62,8 +65,10 @@ fn in_bodies(
 fn in_value(value: &mut Value, numbers: &Numbers) {
     match value {
         Value::Object(fields) => {
-            let payload =
-                fields.get("payload").and_then(Value::as_u64).filter(|_| fields.contains_key("user"));
+            let payload = fields
+                .get("payload")
+                .and_then(Value::as_u64)
+                .filter(|_| fields.contains_key("user"));
             if let Some(uid) = payload.and_then(|payload| numbers.get(&payload)) {
                 fields.insert("uid".to_owned(), (*uid).into());
             }
@@ -74,8 +79,8 @@ fn in_value(value: &mut Value, numbers: &Numbers) {
     }
 }
 
-/// Of a job that has ended only the name was kept: it is the account's that has the name now. One whose name has no account
-/// is for administrators: whoever gets the name later is another.
+/// Of a job that has ended only the name was kept: it is the account's that has the name now. One
+/// whose name has no account is for administrators: whoever gets the name later is another.
 fn in_history(transaction: &Transaction<'_>) -> Result<(), StoreError> {
     let mut query = transaction.prepare("SELECT DISTINCT user FROM history").map_err(refused)?;
     let users = query

@@ -1,5 +1,6 @@
-//! Facts become rows of accounting and history. Written in the transaction of the batch that they come from, so the
-//! projections never disagree with the journal. Nothing is ever read back from here into the engine.
+//! Facts become rows of accounting and history. Written in the transaction of the batch that they
+//! come from, so the projections never disagree with the journal. Nothing is ever read back from
+//! here into the engine.
 
 use muster_model::view::JobView;
 use muster_model::{AttemptId, JobId, Payload, TaskPlacement};
@@ -68,7 +69,12 @@ pub(super) fn fact(transaction: &Transaction<'_>, fact: &Fact) -> Result<(), Sto
 }
 
 /// The job becomes history, and its environment leaves the file.
-fn job_ended(transaction: &Transaction<'_>, job: JobId, at: i64, view: &JobView) -> Result<(), StoreError> {
+fn job_ended(
+    transaction: &Transaction<'_>,
+    job: JobId,
+    at: i64,
+    view: &JobView,
+) -> Result<(), StoreError> {
     let what = take_payload(transaction, job)?;
     run(
         transaction,
@@ -124,7 +130,9 @@ fn started(
 fn count_element(transaction: &Transaction<'_>, job: JobId) -> Result<(), StoreError> {
     let owner: Option<(String, String)> = transaction
         .prepare_cached("SELECT user, queue FROM live WHERE job = ?1")
-        .and_then(|mut query| query.query_row([sql(job.0)], |row| Ok((row.get(0)?, row.get(1)?))).optional())
+        .and_then(|mut query| {
+            query.query_row([sql(job.0)], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+        })
         .map_err(refused)?;
     match owner {
         Some((user, queue)) => add_usage(transaction, (&user, &queue), 1, 0),
@@ -153,10 +161,19 @@ fn take_payload(transaction: &Transaction<'_>, job: JobId) -> Result<Option<Stri
         .and_then(|mut query| query.query_row([sql(job.0)], |row| row.get(0)).optional())
         .map_err(refused)?;
     let Some(body) = body else { return Ok(None) };
-    let payload: Payload = serde_json::from_str(&body).map_err(|error| damaged("a payload", &error))?;
+    let payload: Payload =
+        serde_json::from_str(&body).map_err(|error| damaged("a payload", &error))?;
     encode(&What::from(payload)).map(Some)
 }
 
-pub(super) fn run(transaction: &Transaction<'_>, text: &str, values: impl Params) -> Result<(), StoreError> {
-    transaction.prepare_cached(text).and_then(|mut query| query.execute(values)).map(|_| ()).map_err(refused)
+pub(super) fn run(
+    transaction: &Transaction<'_>,
+    text: &str,
+    values: impl Params,
+) -> Result<(), StoreError> {
+    transaction
+        .prepare_cached(text)
+        .and_then(|mut query| query.execute(values))
+        .map(|_| ())
+        .map_err(refused)
 }

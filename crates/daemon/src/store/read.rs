@@ -8,7 +8,8 @@ use muster_model::payload::Command;
 use muster_model::unit::Time;
 use muster_model::view::JobView;
 use muster_model::{
-    Attempt, AttemptId, ElementId, JobId, Outcome, OutputFiles, Payload, QueueName, TaskPlacement, UserName,
+    Attempt, AttemptId, ElementId, JobId, Outcome, OutputFiles, Payload, QueueName, TaskPlacement,
+    UserName,
 };
 use muster_runtime::StoreError;
 use rusqlite::types::ToSql;
@@ -121,8 +122,9 @@ impl Reader {
     /// When the store cannot be read.
     pub fn ended(&self, job: JobId) -> Result<Option<Ended>, StoreError> {
         let connection = self.lock();
-        let mut query =
-            connection.prepare_cached("SELECT view, what FROM history WHERE job = ?1").map_err(refused)?;
+        let mut query = connection
+            .prepare_cached("SELECT view, what FROM history WHERE job = ?1")
+            .map_err(refused)?;
         let row: Option<(String, Option<String>)> = query
             .query_row([sql(job.0)], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()
@@ -137,10 +139,17 @@ impl Reader {
     /// # Errors
     /// When the store cannot be read.
     pub fn history(&self, filter: &HistoryFilter) -> Result<Vec<JobView>, StoreError> {
-        self.matching("view", filter, "ORDER BY job DESC LIMIT ?", &[&filter.limit], |query, values| {
-            let rows = query.query_map(values, |row| row.get::<_, String>(0)).map_err(refused)?;
-            rows.map(|row| parse(&row.map_err(refused)?, "a history row")).collect()
-        })
+        self.matching(
+            "view",
+            filter,
+            "ORDER BY job DESC LIMIT ?",
+            &[&filter.limit],
+            |query, values| {
+                let rows =
+                    query.query_map(values, |row| row.get::<_, String>(0)).map_err(refused)?;
+                rows.map(|row| parse(&row.map_err(refused)?, "a history row")).collect()
+            },
+        )
     }
 
     /// Counts the ended jobs that match a filter, whatever its limit.
@@ -199,7 +208,9 @@ impl Reader {
         let mut query = connection
             .prepare_cached(&format!("{ATTEMPT} WHERE job = ?1 AND element = ?2 ORDER BY attempt"))
             .map_err(refused)?;
-        let rows = query.query_map(params![sql(element.job.0), element.index], attempt).map_err(refused)?;
+        let rows = query
+            .query_map(params![sql(element.job.0), element.index], attempt)
+            .map_err(refused)?;
         rows.map(|row| row.map_err(refused)).collect()
     }
 
@@ -209,7 +220,8 @@ impl Reader {
     /// When the store cannot be read.
     pub fn job_attempts(&self, job: JobId) -> Result<Vec<AttemptRow>, StoreError> {
         let connection = self.lock();
-        let mut query = connection.prepare_cached(&format!("{ATTEMPT} WHERE job = ?1")).map_err(refused)?;
+        let mut query =
+            connection.prepare_cached(&format!("{ATTEMPT} WHERE job = ?1")).map_err(refused)?;
         let rows = query.query_map([sql(job.0)], attempt).map_err(refused)?;
         rows.map(|row| row.map_err(refused)).collect()
     }
@@ -220,8 +232,9 @@ impl Reader {
     /// When the store cannot be read.
     pub fn first_started(&self, job: JobId) -> Result<Option<u32>, StoreError> {
         let connection = self.lock();
-        let mut query =
-            connection.prepare_cached("SELECT min(element) FROM attempts WHERE job = ?1").map_err(refused)?;
+        let mut query = connection
+            .prepare_cached("SELECT min(element) FROM attempts WHERE job = ?1")
+            .map_err(refused)?;
         query.query_row([sql(job.0)], |row| row.get(0)).map_err(refused)
     }
 
@@ -240,11 +253,16 @@ impl Reader {
         rows.map(|row| row.map_err(refused)).collect()
     }
 
-    /// Calls `keep` for every job that has ended of those submitted since an instant, by number. Only one view is in memory at a time.
+    /// Calls `keep` for every job that has ended of those submitted since an instant, by number.
+    /// Only one view is in memory at a time.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn each_ended_of(&self, since: Time, mut keep: impl FnMut(JobView)) -> Result<(), StoreError> {
+    pub fn each_ended_of(
+        &self,
+        since: Time,
+        mut keep: impl FnMut(JobView),
+    ) -> Result<(), StoreError> {
         let connection = self.lock();
         let mut query = connection
             .prepare_cached("SELECT view FROM history WHERE submitted >= ?1 ORDER BY job")
@@ -288,7 +306,8 @@ impl Reader {
         rows.map(|row| row.map_err(refused)).collect()
     }
 
-    /// Per user and queue: elements that ended or run, and thousandths of GPUs × milliseconds held until `now`.
+    /// Per user and queue: elements that ended or run, and thousandths of GPUs × milliseconds held
+    /// until `now`.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -319,7 +338,8 @@ impl Reader {
 }
 
 /// Columns that [`attempt`] reads.
-const ATTEMPT: &str = "SELECT job, element, attempt, held_from, ended, outcome, placement FROM attempts";
+const ATTEMPT: &str =
+    "SELECT job, element, attempt, held_from, ended, outcome, placement FROM attempts";
 
 fn attempt(row: &Row<'_>) -> rusqlite::Result<AttemptRow> {
     let element = ElementId { job: JobId(unsigned(row.get(0)?)), index: row.get(1)? };
@@ -332,7 +352,10 @@ fn attempt(row: &Row<'_>) -> rusqlite::Result<AttemptRow> {
     })
 }
 
-pub(super) fn column<T: serde::de::DeserializeOwned>(index: usize, text: &str) -> rusqlite::Result<T> {
+pub(super) fn column<T: serde::de::DeserializeOwned>(
+    index: usize,
+    text: &str,
+) -> rusqlite::Result<T> {
     serde_json::from_str(text).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(index, rusqlite::types::Type::Text, error.into())
     })

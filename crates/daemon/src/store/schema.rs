@@ -1,7 +1,9 @@
-//! Tables of `muster.db`. Journal, snapshot, payloads and receipts are the state; `history`, `elements`, `unstarted`, `live`,
-//! `attempts` and `usage` are projections of it, kept for people and open to SQL in a user's own daemon.
+//! Tables of `muster.db`. Journal, snapshot, payloads and receipts are the state; `history`,
+//! `elements`, `unstarted`, `live`, `attempts` and `usage` are projections of it, kept for people
+//! and open to SQL in a user's own daemon.
 //!
-//! Changing a table needs a higher [`SCHEMA_VERSION`] and a step in [`migrate`]; a newer file is refused.
+//! Changing a table needs a higher [`SCHEMA_VERSION`] and a step in [`migrate`]; a newer file is
+//! refused.
 
 use muster_runtime::{JOURNAL_VERSION, StoreError};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
@@ -9,12 +11,14 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use super::fault::refused;
 use super::owners;
 
-/// Version of the tables. Version 3 has the tables of version 2, and task directories in epochs: an older binary would
-/// look for them elsewhere, and count what runs as lost. Version 4 has owners with their numbers, which an
-/// older binary would know by name only, and `unstarted` in place of `rests`: an array may be a list of ranges.
+/// Version of the tables. Version 3 has the tables of version 2, and task directories in epochs: an
+/// older binary would look for them elsewhere, and count what runs as lost. Version 4 has owners
+/// with their numbers, which an older binary would know by name only, and `unstarted` in place of
+/// `rests`: an array may be a list of ranges.
 pub(super) const SCHEMA_VERSION: u32 = 4;
 
-/// Instants are milliseconds since the epoch; texts named `body`, `view`, `what`, `outcome` and `placement` are JSON.
+/// Instants are milliseconds since the epoch; texts named `body`, `view`, `what`, `outcome` and
+/// `placement` are JSON.
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
@@ -68,7 +72,8 @@ CREATE TABLE IF NOT EXISTS usage (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// From version 1, which had no `elements`: what its attempts tell of them. The last one of an element wins.
+/// From version 1, which had no `elements`: what its attempts tell of them. The last one of an
+/// element wins.
 const ELEMENTS_FROM_ATTEMPTS: &str = "
 INSERT OR REPLACE INTO elements (job, element, attempt, ended, outcome)
     SELECT job, element, attempt, ended, outcome FROM attempts
@@ -86,7 +91,8 @@ DROP TABLE rests;
 
 /// Checks the file's versions and creates what is missing.
 pub(super) fn migrate(connection: &Connection) -> Result<(), StoreError> {
-    let version: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(refused)?;
+    let version: u32 =
+        connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(refused)?;
     if version > SCHEMA_VERSION {
         return Err(StoreError::NewerVersion { found: version });
     }
@@ -124,7 +130,11 @@ pub(super) fn meta(connection: &Connection, name: &str) -> Result<Option<String>
 }
 
 /// Sets or removes a value of the `meta` table.
-pub(super) fn set_meta(connection: &Connection, name: &str, value: Option<&str>) -> Result<(), StoreError> {
+pub(super) fn set_meta(
+    connection: &Connection,
+    name: &str,
+    value: Option<&str>,
+) -> Result<(), StoreError> {
     let done = match value {
         Some(value) => connection.execute(
             "INSERT INTO meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2",

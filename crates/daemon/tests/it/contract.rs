@@ -1,4 +1,5 @@
-//! The OpenAPI document and the daemon say the same: every route is there, and every answer has the shape it promises.
+//! The OpenAPI document and the daemon say the same: every route is there, and every answer has the
+//! shape it promises.
 
 use std::path::Path;
 
@@ -13,9 +14,15 @@ use tokio::net::UnixStream;
 use crate::site::{ANN, Site, request};
 
 /// Status and body of a request that no client of ours would make.
-pub async fn raw(socket: &Path, method: &str, target: &str, body: Option<Vec<u8>>) -> (u16, Vec<u8>) {
+pub async fn raw(
+    socket: &Path,
+    method: &str,
+    target: &str,
+    body: Option<Vec<u8>>,
+) -> (u16, Vec<u8>) {
     let stream = UnixStream::connect(socket).await.unwrap();
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     let mut request = Request::builder().method(method).uri(target).header("host", "x");
     if body.is_some() {
@@ -36,33 +43,42 @@ pub fn check(document: &Value, route: &Route, status: u16, body: &[u8]) {
         route.path.replace('/', "~1"),
         route.method.as_str().to_lowercase()
     );
-    let response = document
-        .pointer(&pointer)
-        .unwrap_or_else(|| panic!("{pointer} is not in the document: {}", String::from_utf8_lossy(body)));
+    let response = document.pointer(&pointer).unwrap_or_else(|| {
+        panic!("{pointer} is not in the document: {}", String::from_utf8_lossy(body))
+    });
     let Some(schema) = response.pointer("/content/application~1json/schema") else { return };
     let mut schema = schema.clone();
     schema["components"] = document["components"].clone();
-    let value: Value = serde_json::from_slice(body).unwrap_or_else(|_| panic!("{pointer}: not JSON"));
+    let value: Value =
+        serde_json::from_slice(body).unwrap_or_else(|_| panic!("{pointer}: not JSON"));
     let validator = jsonschema::draft202012::new(&schema).unwrap();
-    let errors: Vec<_> =
-        validator.iter_errors(&value).map(|error| format!("{error} at {}", error.instance_path())).collect();
+    let errors: Vec<_> = validator
+        .iter_errors(&value)
+        .map(|error| format!("{error} at {}", error.instance_path()))
+        .collect();
     assert!(errors.is_empty(), "{pointer}: {errors:?} in {value}");
 }
 
 /// A body that a route takes.
 fn sample(id: RouteId) -> Option<Value> {
     match id {
-        RouteId::Submit => Some(serde_json::to_value(request("{name: x, gpus: 1, run: exit 0}")).unwrap()),
-        RouteId::SetQueues => Some(json!({ "source": "queues: [{name: default}]" })),
-        RouteId::Cancel | RouteId::Hold | RouteId::Release | RouteId::Requeue | RouteId::Checkpoint => {
-            Some(json!({ "index": null }))
+        RouteId::Submit => {
+            Some(serde_json::to_value(request("{name: x, gpus: 1, run: exit 0}")).unwrap())
         }
+        RouteId::SetQueues => Some(json!({ "source": "queues: [{name: default}]" })),
+        RouteId::Cancel
+        | RouteId::Hold
+        | RouteId::Release
+        | RouteId::Requeue
+        | RouteId::Checkpoint => Some(json!({ "index": null })),
         // Far ahead, where what runs now has ended.
         RouteId::Reserve => {
             Some(json!({ "gpus": 1, "after": 360_000_000, "length": 1000, "users": ["ann"] }))
         }
         RouteId::DropReservation => Some(json!({})),
-        RouteId::Bulk => Some(json!({ "action": "hold", "targets": [{ "job": 1 }, { "job": 99 }] })),
+        RouteId::Bulk => {
+            Some(json!({ "action": "hold", "targets": [{ "job": 1 }, { "job": 99 }] }))
+        }
         RouteId::Scale => Some(json!({ "floor": 1, "ceiling": 2 })),
         RouteId::Saved => Some(json!({ "label": "step 1" })),
         RouteId::Drain => Some(json!({ "reason": "cleaning" })),
@@ -92,7 +108,11 @@ async fn every_route_answers_as_the_document_says() {
                 && !matches!(route.response, Body::Upgrade)
                 && !matches!(
                     route.id,
-                    RouteId::Hold | RouteId::Release | RouteId::Checkpoint | RouteId::Saved | RouteId::Scale
+                    RouteId::Hold
+                        | RouteId::Release
+                        | RouteId::Checkpoint
+                        | RouteId::Saved
+                        | RouteId::Scale
                 )
             {
                 assert_eq!(

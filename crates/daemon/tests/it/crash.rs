@@ -1,5 +1,5 @@
-//! The daemon dies at any moment; tasks do not. Whatever happened, every job ends exactly once, with its own status, and no
-//! gang was ever there in part.
+//! The daemon dies at any moment; tasks do not. Whatever happened, every job ends exactly once,
+//! with its own status, and no gang was ever there in part.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,12 @@ fn job(number: i64) -> (String, State) {
         1 => ("sleep 3", State::Done),
         _ => ("exit 0", State::Done),
     };
-    (format!("{{name: job-{number}, tasks: {tasks}, gpus-per-task: 1, time: 5m, run: {command}}}"), state)
+    (
+        format!(
+            "{{name: job-{number}, tasks: {tasks}, gpus-per-task: 1, time: 5m, run: {command}}}"
+        ),
+        state,
+    )
 }
 
 async fn crash_loop(seed: u64, jobs: i64) {
@@ -44,9 +49,14 @@ async fn crash_loop(seed: u64, jobs: i64) {
     while next < jobs || count(&site, "history") < jobs {
         // 1. The daemon will die at one of its next writes, before or after it is durable.
         let left = dice.roll(25) as u32;
-        site.switch.set(if dice.roll(2) == 0 { Fault::CrashBefore(left) } else { Fault::CrashAfter(left) });
+        site.switch.set(if dice.roll(2) == 0 {
+            Fault::CrashBefore(left)
+        } else {
+            Fault::CrashAfter(left)
+        });
 
-        // 2. Until then: submissions, each retried with its own key until it is answered; and the world goes on.
+        // 2. Until then: submissions, each retried with its own key until it is answered; and the
+        //    world goes on.
         for _ in 0..200 {
             if site.switch.is_dead() {
                 break;
@@ -80,7 +90,11 @@ async fn crash_loop(seed: u64, jobs: i64) {
     assert!(crashes > 5, "seed {seed}: the loop ended before it tried anything");
     check_history(&site, seed, &expected);
     check_journal(&site, seed);
-    assert!(site.world.live().is_empty(), "seed {seed}: tasks outlive their jobs: {:?}", site.world.live());
+    assert!(
+        site.world.live().is_empty(),
+        "seed {seed}: tasks outlive their jobs: {:?}",
+        site.world.live()
+    );
 }
 
 fn database(site: &Site) -> Connection {
@@ -88,16 +102,20 @@ fn database(site: &Site) -> Connection {
 }
 
 fn count(site: &Site, table: &str) -> i64 {
-    database(site).query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    database(site)
+        .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0))
+        .unwrap()
 }
 
 /// Every job ended once, as it should, on its first attempt: the daemon's death is not the job's.
 fn check_history(site: &Site, seed: u64, expected: &BTreeMap<JobId, State>) {
     let database = database(site);
     let mut query = database.prepare("SELECT job, state FROM history ORDER BY job").unwrap();
-    let rows = query.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))).unwrap();
-    let found: BTreeMap<JobId, String> =
-        rows.map(|row| row.map(|(job, state)| (JobId(job.unsigned_abs()), state)).unwrap()).collect();
+    let rows =
+        query.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))).unwrap();
+    let found: BTreeMap<JobId, String> = rows
+        .map(|row| row.map(|(job, state)| (JobId(job.unsigned_abs()), state)).unwrap())
+        .collect();
     let wanted: BTreeMap<JobId, String> =
         expected.iter().map(|(job, state)| (*job, state.word().to_owned())).collect();
     assert_eq!(found, wanted, "seed {seed}");
@@ -108,10 +126,15 @@ fn check_history(site: &Site, seed: u64, expected: &BTreeMap<JobId, State>) {
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
         .unwrap();
-    assert_eq!(attempts, (expected.len() as i64, 1, 0), "seed {seed}: attempts, highest number, open ones");
+    assert_eq!(
+        attempts,
+        (expected.len() as i64, 1, 0),
+        "seed {seed}: attempts, highest number, open ones"
+    );
 }
 
-/// From its decision on, a gang is whole: no task starts before all are prepared, and every rank has its say.
+/// From its decision on, a gang is whole: no task starts before all are prepared, and every rank
+/// has its say.
 fn check_journal(site: &Site, seed: u64) {
     let database = database(site);
     let mut query = database.prepare("SELECT body FROM journal ORDER BY seq").unwrap();
@@ -158,7 +181,9 @@ fn check_journal(site: &Site, seed: u64) {
                 }
                 // Not a stage.
                 Observation::Checkpointed(_) | Observation::Signalled(_) | Observation::Ready => {}
-                Observation::Lost { reason } => panic!("seed {seed}: {} was lost: {reason}", report.id),
+                Observation::Lost { reason } => {
+                    panic!("seed {seed}: {} was lost: {reason}", report.id)
+                }
                 Observation::Refused { reason } | Observation::Impossible { reason } => {
                     panic!("seed {seed}: {} was refused: {reason}", report.id)
                 }
@@ -168,7 +193,11 @@ fn check_journal(site: &Site, seed: u64) {
     }
     assert_eq!(gangs.len(), tasks.len(), "seed {seed}");
     for (id, tasks) in gangs {
-        assert_eq!(ran.get(&id).map_or(0, BTreeSet::len), tasks, "seed {seed}: {id} did not run whole");
+        assert_eq!(
+            ran.get(&id).map_or(0, BTreeSet::len),
+            tasks,
+            "seed {seed}: {id} did not run whole"
+        );
     }
 }
 
@@ -201,7 +230,8 @@ async fn what_ended_while_the_daemon_was_down_is_found() {
 async fn a_job_is_charged_up_to_its_end_and_not_up_to_the_return_of_the_daemon() {
     let mut site = Site::new(|world| world);
     site.boot().await;
-    let job = site.submit("{name: two, tasks: 2, gpus-per-task: 1, time: 5m, run: sleep 9}").await[0];
+    let job =
+        site.submit("{name: two, tasks: 2, gpus-per-task: 1, time: 5m, run: sleep 9}").await[0];
     let running = until(async || {
         let view = site.client().job(job, None).await.unwrap().job;
         if view.state == State::Running {

@@ -71,7 +71,8 @@ async fn a_clock_that_jumps_neither_ends_nor_revives_anything() {
     );
 }
 
-/// The world never says that the first attempt is ready. A restart in between neither loses nor shortens the wait.
+/// The world never says that the first attempt is ready. A restart in between neither loses nor
+/// shortens the wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gang_that_is_never_ready_is_stopped_and_started_once_more() {
     let mut site = Site::new(|world| {
@@ -88,7 +89,8 @@ async fn a_gang_that_is_never_ready_is_stopped_and_started_once_more() {
     site.clock.jump(100);
     site.restart().await;
     site.clock.jump(100);
-    // It is waited for as long after the restart as it was before: so far, only the first attempt was ordered.
+    // It is waited for as long after the restart as it was before: so far, only the first attempt
+    // was ordered.
     site.submit("{name: other, gpus: 1, run: run}").await;
     let stops = |site: &Site| {
         let commands = site.world.commands();

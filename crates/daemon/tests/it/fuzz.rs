@@ -59,13 +59,16 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
 
 #[test]
 fn no_body_and_no_query_is_a_defect() {
-    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let threads =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let site = threads.block_on(Site::start());
     let document = muster_api::openapi::document();
     let socket = site.dir.path().join(format!("{ANN}.sock"));
-    let takers: Vec<_> = ROUTES.iter().filter(|route| matches!(route.request, Body::Json(_))).collect();
+    let takers: Vec<_> =
+        ROUTES.iter().filter(|route| matches!(route.request, Body::Json(_))).collect();
     let queried: Vec<_> = ROUTES.iter().filter(|route| route.query.is_some()).collect();
-    let config = ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() };
+    let config =
+        ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() };
     let strategy = (
         prop::sample::select(takers),
         body(),

@@ -1,5 +1,6 @@
-//! What users of a shared daemon may ask for, as a table: each field of a job and each route, by role and by what the queue grants.
-//! A field or route that is in no table fails, so that a new one cannot be forgotten.
+//! What users of a shared daemon may ask for, as a table: each field of a job and each route, by
+//! role and by what the queue grants. A field or route that is in no table fails, so that a new one
+//! cannot be forgotten.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,8 @@ queues:
   - {name: labs, groups: [labs], queues: [{name: inner, priority: [0, 9]}, {name: open, users: [ann, bob]}]}
 ";
 
-/// What a job asks for, of which queue, and who gets it beside admins: a letter each of ann and bob.
+/// What a job asks for, of which queue, and who gets it beside admins: a letter each of ann and
+/// bob.
 const FIELDS: &[(&str, &str, &str, &str)] = &[
     ("priority", "{run: run, priority: 1}", "plain", ""),
     ("priority", "{run: run, priority: 1000000}", "plain", ""),
@@ -50,7 +52,8 @@ const FIELDS: &[(&str, &str, &str, &str)] = &[
     ("kind", "{run: run, kind: notebook}", "plain", "ab"),
 ];
 
-/// Fields that need no grant: what they ask for is bounded by quota and limits, which hold for every user, or concerns nobody else.
+/// Fields that need no grant: what they ask for is bounded by quota and limits, which hold for
+/// every user, or concerns nobody else.
 const FREE: &[&str] = &[
     "after",
     "array",
@@ -124,7 +127,9 @@ async fn every_field_is_given_to_those_whose_queue_grants_it() {
         for (who, letter) in [(ANN, 'a'), (BOB, 'b')] {
             let answer = submit(&site, who, text, Some(queue)).await;
             match granted.contains(letter) {
-                true => drop(answer.unwrap_or_else(|error| panic!("{letter} {text} in {queue}: {error}"))),
+                true => drop(
+                    answer.unwrap_or_else(|error| panic!("{letter} {text} in {queue}: {error}")),
+                ),
                 false => {
                     let body = refused(answer);
                     assert_eq!(body.code, "forbidden", "{letter} {text} in {queue}: {body:?}");
@@ -138,7 +143,8 @@ async fn every_field_is_given_to_those_whose_queue_grants_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_queue_file_nothing_is_granted() {
     let site = shared(None).await;
-    for (field, text, queue, granted) in FIELDS.iter().filter(|(_, _, queue, _)| *queue == "plain") {
+    for (field, text, queue, granted) in FIELDS.iter().filter(|(_, _, queue, _)| *queue == "plain")
+    {
         let answer = submit(&site, ANN, text, None).await;
         assert_eq!(answer.is_ok(), granted.contains('a'), "{field} {text} {queue}: {answer:?}");
         submit(&site, ROOT, text, None).await.unwrap();
@@ -159,7 +165,8 @@ fn no_field_of_a_job_is_forgotten() {
     let schema = muster_spec::schema();
     let fields: BTreeSet<&str> =
         schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
-    let told: BTreeSet<&str> = FIELDS.iter().map(|(field, ..)| *field).chain(FREE.iter().copied()).collect();
+    let told: BTreeSet<&str> =
+        FIELDS.iter().map(|(field, ..)| *field).chain(FREE.iter().copied()).collect();
     assert_eq!(fields, told, "say in FIELDS or FREE who may ask for it");
 }
 
@@ -181,9 +188,12 @@ async fn replicas_are_not_given_later_either() {
 async fn queues_say_what_one_may_do_there() {
     let site = shared(Some(QUEUES)).await;
     let queues = site.client_of(BOB).queues().await.unwrap().queues;
-    let access =
-        |name: &str| queues.iter().find(|one| one.name.as_str() == name).unwrap().access.clone().unwrap();
-    assert!(!access("anns").may_submit && access("labs/inner").may_submit && access("plain").may_submit);
+    let access = |name: &str| {
+        queues.iter().find(|one| one.name.as_str() == name).unwrap().access.clone().unwrap()
+    };
+    assert!(
+        !access("anns").may_submit && access("labs/inner").may_submit && access("plain").may_submit
+    );
     assert_eq!(access("urgent").max_priority, 5);
     assert_eq!(access("plain").max_priority, 0);
     let of_admin = site.client_of(ROOT).queues().await.unwrap().queues;
@@ -199,7 +209,8 @@ async fn a_refusal_says_who_may() {
     assert_eq!(body.message, "only members of labs may submit to queue labs/inner");
 }
 
-/// Who may use each route: everybody, the owner of the job and admins, or admins alone. What refuses whom is played in `users.rs`.
+/// Who may use each route: everybody, the owner of the job and admins, or admins alone. What
+/// refuses whom is played in `users.rs`.
 const WHO: &[(&str, &str)] = &[
     ("Attach", "owner"),
     ("Bulk", "owner"),

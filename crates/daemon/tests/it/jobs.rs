@@ -25,7 +25,9 @@ fn with_ids(text: &str) -> JobFilter {
 async fn a_job_runs_and_is_found_in_history() {
     let site = Site::start().await;
     let jobs = site
-        .submit("{name: one, gpus: 2, time: 1m, run: exit 0}\n---\n{name: two, gpus: 1, run: exit 3}")
+        .submit(
+            "{name: one, gpus: 2, time: 1m, run: exit 0}\n---\n{name: two, gpus: 1, run: exit 3}",
+        )
         .await;
     assert_eq!(jobs, [JobId(1), JobId(2)]);
     let done = site.reach(jobs[0], State::Done).await;
@@ -51,7 +53,10 @@ async fn a_job_runs_and_is_found_in_history() {
     let snapshot = client.snapshot(SnapshotQuery::default()).await.unwrap();
     let [one, two] = &snapshot.past[..] else { panic!("{snapshot:?}") };
     assert_eq!((one.element.job, one.tasks, one.limit), (jobs[0], 1, Some(Span::from_secs(60))));
-    assert_eq!((one.submitted, one.is_over, one.roles[0].gpus), (done.submitted, true, GpuMilli(2000)));
+    assert_eq!(
+        (one.submitted, one.is_over, one.roles[0].gpus),
+        (done.submitted, true, GpuMilli(2000))
+    );
     assert!(one.began >= one.submitted && one.began + one.ran <= done.ended.unwrap());
     assert_eq!((two.element.job, two.user.as_str(), two.limit), (jobs[1], "user-1", None));
 
@@ -160,7 +165,8 @@ async fn a_checkpoint_is_asked_for_answered_and_remembered() {
     for job in &jobs {
         site.reach(*job, State::Running).await;
     }
-    let element = async |site: &Site, job| site.client().job(job, None).await.unwrap().job.elements.remove(0);
+    let element =
+        async |site: &Site, job| site.client().job(job, None).await.unwrap().job.elements.remove(0);
     let first = until(async || element(&site, jobs[1]).await.checkpoint).await;
     assert_eq!(first.label, "step-1", "unasked");
     let ask = async |site: &Site, job| site.client().act(job, Action::Checkpoint, WHOLE).await;
@@ -178,11 +184,9 @@ async fn a_checkpoint_is_asked_for_answered_and_remembered() {
     site.restart().await;
     assert_eq!(element(&site, jobs[1]).await, last);
     assert_eq!(element(&site, jobs[2]).await.checkpoint_asked, Some(asked));
-    let again = site
-        .world
-        .commands()
-        .into_iter()
-        .filter(|command| matches!(command, Command::Checkpoint(id, 1) if id.element.job == jobs[2]));
+    let again = site.world.commands().into_iter().filter(
+        |command| matches!(command, Command::Checkpoint(id, 1) if id.element.job == jobs[2]),
+    );
     assert_eq!(again.count(), 2);
     site.client().act(jobs[1], Action::Cancel, WHOLE).await.unwrap();
     site.reach(jobs[1], State::Cancelled).await;
@@ -225,7 +229,9 @@ async fn element(site: &Site, job: JobId, index: u32) -> (State, u32, usize) {
 async fn an_element_is_shown_by_its_index_also_when_it_has_ended() {
     let site = Site::start().await;
     let client = site.client();
-    let job = site.submit("{name: sweep, tasks: 2, gpus-per-task: 1, array: 0-18:2%4, run: run}").await[0];
+    let job = site
+        .submit("{name: sweep, tasks: 2, gpus-per-task: 1, array: 0-18:2%4, run: run}")
+        .await[0];
     site.reach(job, State::Running).await;
     client.act(job, Action::Cancel, ActionRequest { index: Some(2) }).await.unwrap();
     client.act(job, Action::Cancel, ActionRequest { index: Some(16) }).await.unwrap();
@@ -294,8 +300,9 @@ async fn a_dry_run_changes_nothing() {
     let running = site.submit("{name: big, gpus: 8, time: 10m, run: run}").await[0];
     site.reach(running, State::Running).await;
     let before = client.jobs(JobFilter::default()).await.unwrap();
-    let mut dry =
-        request("{name: next, gpus: 4, run: run}\n---\n{name: then, gpus: 1, after: next, run: run}");
+    let mut dry = request(
+        "{name: next, gpus: 4, run: run}\n---\n{name: then, gpus: 1, after: next, run: run}",
+    );
     dry.dry_run = true;
     let answer = client.submit(&dry).await.unwrap();
     assert_eq!(ids(&answer), [JobId(2), JobId(3)]);
@@ -306,7 +313,11 @@ async fn a_dry_run_changes_nothing() {
     assert!(answer.jobs[0].resolved.is_some());
     let after = client.jobs(JobFilter::default()).await.unwrap();
     assert_eq!((before.revision, before.jobs.len()), (after.revision, after.jobs.len()));
-    assert_eq!(site.submit("{name: real, gpus: 1, run: exit 0}").await, [JobId(2)], "no number was used up");
+    assert_eq!(
+        site.submit("{name: real, gpus: 1, run: exit 0}").await,
+        [JobId(2)],
+        "no number was used up"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -314,17 +325,24 @@ async fn a_text_is_taken_whole_or_not_at_all() {
     let site = Site::start().await;
     let client = site.client();
     let body = refused(
-        client.submit(&request("{name: fine, gpus: 1, run: x}\n---\n{name: bad, gpuz: 1, run: x}")).await,
+        client
+            .submit(&request("{name: fine, gpus: 1, run: x}\n---\n{name: bad, gpuz: 1, run: x}"))
+            .await,
     );
     assert_eq!(body.code, "invalid_spec");
     assert!(body.diagnostics[0].rendered.contains("gpuz"), "{}", body.diagnostics[0].rendered);
     let body = refused(
         client
-            .submit(&request("{name: fine, gpus: 1, run: x}\n---\n{name: huge, nodes: 2, gpus: 8, run: x}"))
+            .submit(&request(
+                "{name: fine, gpus: 1, run: x}\n---\n{name: huge, nodes: 2, gpus: 8, run: x}",
+            ))
             .await,
     );
     assert!(body.code == "invalid_spec" || body.code == "refused", "{body:?}");
-    assert_eq!(client.jobs(JobFilter { all: true, ..JobFilter::default() }).await.unwrap().jobs.len(), 0);
+    assert_eq!(
+        client.jobs(JobFilter { all: true, ..JobFilter::default() }).await.unwrap().jobs.len(),
+        0
+    );
 
     let mut large = request("run: x");
     large.source = format!("run: x\n#{}", "x".repeat(10 << 20));
@@ -348,7 +366,10 @@ async fn queues_can_be_replaced_and_nodes_drained() {
         panic!("{error:?}");
     }
     let queues = client.queues().await.unwrap().queues;
-    assert_eq!(queues.iter().map(|queue| queue.name.as_str()).collect::<Vec<_>>(), ["research", "batch"]);
+    assert_eq!(
+        queues.iter().map(|queue| queue.name.as_str()).collect::<Vec<_>>(),
+        ["research", "batch"]
+    );
     let bad = QueuesRequest { source: "queues: 3".to_owned(), file: None };
     assert_eq!(refused(client.set_queues(&bad).await).code, "invalid_spec");
     let body = refused(client.submit(&request("{name: x, queue: nowhere, gpus: 1, run: x}")).await);
@@ -383,8 +404,10 @@ async fn a_limit_on_waiting_jobs_counts_the_whole_text() {
     let source = "queues: [{name: default, limits: {pending-jobs: 2}}]".to_owned();
     client.set_queues(&QueuesRequest { source, file: None }).await.unwrap();
     let text = |names: &[&str]| {
-        let documents: Vec<_> =
-            names.iter().map(|name| format!("{{name: {name}, gpus: 8, hold: true, run: run}}")).collect();
+        let documents: Vec<_> = names
+            .iter()
+            .map(|name| format!("{{name: {name}, gpus: 8, hold: true, run: run}}"))
+            .collect();
         request(&documents.join("\n---\n"))
     };
     assert_eq!(refused(client.submit(&text(&["a", "b", "c"])).await).code, "refused");
@@ -401,7 +424,8 @@ async fn a_machine_that_gets_an_old_name_again_is_in_service() {
         site.world = FakeWorld::new(vec![node(name, 8)], site.dir.path().join("logs")).eager();
         site.boot().await;
         let nodes = site.client().nodes().await.unwrap().nodes;
-        let up: Vec<_> = nodes.iter().filter(|node| node.up).map(|node| node.name.to_string()).collect();
+        let up: Vec<_> =
+            nodes.iter().filter(|node| node.up).map(|node| node.name.to_string()).collect();
         assert_eq!(up, [name]);
     }
 }

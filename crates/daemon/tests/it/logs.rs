@@ -45,9 +45,9 @@ async fn following_waits_for_the_start_and_ends_with_the_task() {
     assert_eq!(early.code, "conflict", "{early:?}");
     let follower = {
         let client = site.client();
-        tokio::spawn(
-            async move { read(&client, job, LogQuery { follow: true, ..LogQuery::default() }).await },
-        )
+        tokio::spawn(async move {
+            read(&client, job, LogQuery { follow: true, ..LogQuery::default() }).await
+        })
     };
     let release = muster_api::types::ActionRequest::default();
     client.act(job, muster_api::Action::Release, release).await.unwrap();
@@ -63,12 +63,13 @@ async fn following_waits_for_the_start_and_ends_with_the_task() {
 async fn following_goes_on_with_the_next_attempt() {
     let site = Site::start().await;
     let client = site.client();
-    let job = site.submit("{name: flaky, gpus: 1, restart: {max: 2, backoff: 1s}, run: exit 1}").await[0];
-    let follower =
-        tokio::spawn(
-            async move { read(&client, job, LogQuery { follow: true, ..LogQuery::default() }).await },
-        );
-    // Each restart waits for its back-off; what the last attempt wrote is only followed while it is the last one.
+    let job =
+        site.submit("{name: flaky, gpus: 1, restart: {max: 2, backoff: 1s}, run: exit 1}").await[0];
+    let follower = tokio::spawn(async move {
+        read(&client, job, LogQuery { follow: true, ..LogQuery::default() }).await
+    });
+    // Each restart waits for its back-off; what the last attempt wrote is only followed while it is
+    // the last one.
     for attempt in 1..=3 {
         let client = site.client();
         until(async || {

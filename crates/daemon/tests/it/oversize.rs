@@ -1,4 +1,5 @@
-//! A body that is too large, sent past our own client (which would not send it): the daemon says so and stays up.
+//! A body that is too large, sent past our own client (which would not send it): the daemon says so
+//! and stays up.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,14 +14,17 @@ use tokio::net::UnixStream;
 use crate::contract::{check, raw};
 use crate::site::{ANN, Site, request};
 
-/// The daemon waits 30 s for a slow body. An answer later than this waited for something it does not need.
+/// The daemon waits 30 s for a slow body. An answer later than this waited for something it does
+/// not need.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
-/// Writes `parts` for as long as the daemon takes them, then reads what it answered: status and body.
+/// Writes `parts` for as long as the daemon takes them, then reads what it answered: status and
+/// body.
 async fn tell(socket: &Path, parts: &[&[u8]]) -> (u16, Value) {
     let mut stream = UnixStream::connect(socket).await.unwrap();
     for part in parts {
-        // The daemon answers and hangs up before it has read everything; what it said can still be read.
+        // The daemon answers and hangs up before it has read everything; what it said can still be
+        // read.
         if stream.write_all(part).await.is_err() {
             break;
         }
@@ -50,8 +54,10 @@ fn is_whole(answer: &[u8]) -> bool {
 }
 
 fn head(length: &str) -> Vec<u8> {
-    format!("POST /v1/jobs HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{length}\r\n\r\n")
-        .into_bytes()
+    format!(
+        "POST /v1/jobs HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{length}\r\n\r\n"
+    )
+    .into_bytes()
 }
 
 /// A refusal with everything that helps whoever gets it.

@@ -43,8 +43,8 @@ pub struct Site {
     pub mode: Mode,
     pub retention: Retention,
     pub default_time: Option<Span>,
-    /// The world takes a step whenever a state is waited for. A world that runs ahead by itself would run into every
-    /// time limit at once.
+    /// The world takes a step whenever a state is waited for. A world that runs ahead by itself
+    /// would run into every time limit at once.
     pub is_stepped: bool,
     pub core: Option<Core>,
 }
@@ -114,7 +114,8 @@ impl Site {
             retention: self.retention,
             warnings: Vec::new(),
         })?;
-        let users: &[u32] = if self.mode == Mode::System { &[ANN, BOB, ANN_ANEW, ROOT] } else { &[ANN] };
+        let users: &[u32] =
+            if self.mode == Mode::System { &[ANN, BOB, ANN_ANEW, ROOT] } else { &[ANN] };
         for uid in users {
             let socket = self.socket(*uid);
             let _absent = std::fs::remove_file(&socket);
@@ -396,7 +397,12 @@ impl StateStore for Fragile {
         self.inner.expired(now, retention)
     }
 
-    fn prune(&mut self, now: Time, retention: &Retention, jobs: &[JobId]) -> Result<(), StoreError> {
+    fn prune(
+        &mut self,
+        now: Time,
+        retention: &Retention,
+        jobs: &[JobId],
+    ) -> Result<(), StoreError> {
         self.switch.alive()?;
         self.inner.prune(now, retention, jobs)
     }

@@ -36,7 +36,12 @@ fn the_file_is_its_owners_alone_and_has_one_daemon() {
     let first = open(dir.path()).unwrap();
     for entry in fs::read_dir(dir.path()).unwrap() {
         let entry = entry.unwrap();
-        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o077, 0, "{:?}", entry.file_name());
+        assert_eq!(
+            entry.metadata().unwrap().permissions().mode() & 0o077,
+            0,
+            "{:?}",
+            entry.file_name()
+        );
     }
     assert!(matches!(open(dir.path()), Err(StoreError::Locked(_))));
     drop(first);
@@ -58,7 +63,10 @@ fn a_lock_that_a_child_of_a_dead_daemon_still_holds_is_waited_for() {
 fn a_newer_binary_s_state_is_refused() {
     let dir = used();
     let newer = JOURNAL_VERSION + 1;
-    tamper(dir.path(), &format!("UPDATE meta SET value = '{newer}' WHERE name = 'journal_version'"));
+    tamper(
+        dir.path(),
+        &format!("UPDATE meta SET value = '{newer}' WHERE name = 'journal_version'"),
+    );
     assert_eq!(open(dir.path()).err().unwrap(), StoreError::NewerVersion { found: newer });
     let dir = used();
     tamper(dir.path(), "PRAGMA user_version = 99");
@@ -81,8 +89,11 @@ fn damage_is_named_and_not_guessed_over() {
         }
     }
     let dir = used();
-    fs::write(dir.path().join("muster.db"), "this is not a database, nor was it ever one; ".repeat(100))
-        .unwrap();
+    fs::write(
+        dir.path().join("muster.db"),
+        "this is not a database, nor was it ever one; ".repeat(100),
+    )
+    .unwrap();
     let _logs = [
         fs::remove_file(dir.path().join("muster.db-wal")),
         fs::remove_file(dir.path().join("muster.db-shm")),
@@ -148,7 +159,8 @@ async fn secrets_leave_the_file_with_their_job() {
     site.reach(job, State::Running).await;
     let held = |site: &Site| {
         let files = fs::read_dir(site.dir.path()).unwrap().map(|entry| entry.unwrap().path());
-        let files = files.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("muster.db"));
+        let files = files
+            .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("muster.db"));
         files
             .map(|path| fs::read(path).unwrap())
             .any(|bytes| bytes.windows(7).any(|bytes| bytes == b"hunter2"))
@@ -183,7 +195,8 @@ async fn what_is_left_of_a_list_is_found_by_its_indices_and_was_one_range_before
     let cancel = muster_api::types::ActionRequest { index: None };
     site.client().act(job, muster_api::Action::Cancel, cancel).await.unwrap();
     site.reach(job, State::Cancelled).await;
-    for (index, is_there) in [(1, true), (2, false), (3, true), (5, false), (8, true), (10, false)] {
+    for (index, is_there) in [(1, true), (2, false), (3, true), (5, false), (8, true), (10, false)]
+    {
         assert_eq!(site.client().job(job, Some(index)).await.is_ok(), is_there, "{index}");
     }
     site.stop();
@@ -194,7 +207,10 @@ async fn what_is_left_of_a_list_is_found_by_its_indices_and_was_one_range_before
          DROP TABLE unstarted; PRAGMA user_version = 3",
     );
     site.boot().await;
-    assert!(site.client().job(job, Some(5)).await.is_ok() && site.client().job(job, Some(10)).await.is_err());
+    assert!(
+        site.client().job(job, Some(5)).await.is_ok()
+            && site.client().job(job, Some(10)).await.is_err()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -48,7 +48,8 @@ async fn what_an_administrator_holds_its_user_cannot_release() {
         let answer = site.client_of(uid).act(job, action, WHOLE).await;
         answer.map(|answer| answer.message)
     };
-    let why = async |site: &Site| site.client().explain(job, None).await.unwrap().explanation.reasons;
+    let why =
+        async |site: &Site| site.client().explain(job, None).await.unwrap().explanation.reasons;
     let by_root = Reason::HeldByAdmin { by: "root".into() };
 
     // 1. Over the user's own hold, and after a restart.
@@ -68,10 +69,13 @@ async fn what_an_administrator_holds_its_user_cannot_release() {
     assert_eq!(act(&site, ANN, Action::Release).await.unwrap(), "released");
     site.reach(job, State::Running).await;
 
-    // 3. An administrator's own job is held as any user holds one; one without a hold of the user's is released at once.
+    // 3. An administrator's own job is held as any user holds one; one without a hold of the user's
+    //    is released at once.
     let client = site.client_of(ROOT);
     let own =
-        client.submit(&request("{name: own, gpus: 1, hold: true, run: run}")).await.unwrap().jobs[0].job;
+        client.submit(&request("{name: own, gpus: 1, hold: true, run: run}")).await.unwrap().jobs
+            [0]
+        .job;
     assert_eq!(client.act(own, Action::Hold, WHOLE).await.unwrap().message, "held");
     let reasons = client.explain(own, None).await.unwrap().explanation.reasons;
     assert_eq!(reasons, [Reason::Held]);
@@ -83,7 +87,9 @@ async fn what_an_administrator_holds_its_user_cannot_release() {
 async fn others_cannot_act_and_admins_can() {
     let (site, job) = shared().await;
     let (ann, bob, root) = (site.client_of(ANN), site.client_of(BOB), site.client_of(ROOT));
-    for action in [Action::Cancel, Action::Hold, Action::Release, Action::Requeue, Action::Checkpoint] {
+    for action in
+        [Action::Cancel, Action::Hold, Action::Release, Action::Requeue, Action::Checkpoint]
+    {
         assert_eq!(refused(bob.act(job, action, WHOLE).await).code, "forbidden", "{action:?}");
     }
     let word = SavedRequest { label: "step 1".to_owned(), ..SavedRequest::default() };
@@ -165,7 +171,8 @@ async fn what_is_beyond_the_limit_is_not_held() {
     }
     // 1. Most are closed, and nobody had to ask for anything: those within the limit stay.
     let is_open = |stream: &tokio::net::UnixStream| matches!(stream.try_read(&mut [0; 512]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
-    until(async || (idle.iter().filter(|stream| is_open(stream)).count() <= 256).then_some(())).await;
+    until(async || (idle.iter().filter(|stream| is_open(stream)).count() <= 256).then_some(()))
+        .await;
     assert!(idle.iter().any(is_open), "those who came first");
     // 2. The others are served meanwhile.
     site.client_of(BOB).info().await.unwrap();
@@ -175,7 +182,10 @@ async fn what_is_beyond_the_limit_is_not_held() {
     beyond.write_all(&request.repeat(2)).await.unwrap();
     let mut answer = String::new();
     beyond.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("connection: close"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 503 ") && answer.contains("connection: close"),
+        "{answer}"
+    );
     assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{answer}");
 }
 
@@ -189,7 +199,11 @@ async fn a_personal_daemon_serves_its_owner_only() {
         fn peer(&self, _: &tokio::net::UnixStream) -> std::io::Result<muster_daemon::auth::Peer> {
             Ok(muster_daemon::auth::Peer { uid: 4_000_000, gid: 4_000_000 })
         }
-        fn groups(&self, _: &muster_model::UserName, _: u32) -> std::sync::Arc<[std::sync::Arc<str>]> {
+        fn groups(
+            &self,
+            _: &muster_model::UserName,
+            _: u32,
+        ) -> std::sync::Arc<[std::sync::Arc<str>]> {
             std::sync::Arc::default()
         }
 

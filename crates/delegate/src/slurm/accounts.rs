@@ -1,4 +1,5 @@
-//! Accounts as queues, with the controller's own figures of shares and limits, and who used what, from the accounting.
+//! Accounts as queues, with the controller's own figures of shares and limits, and who used what,
+//! from the accounting.
 
 use std::collections::BTreeMap;
 
@@ -18,19 +19,24 @@ const USED: &str = "now-30days";
 impl Slurm {
     /// What accounts and QOS allow, and what is used of it.
     pub(super) async fn limits(&self) -> Result<Limits> {
-        Ok(limits::read(&self.tools().output("scontrol", &["--oneliner", "show", "assoc_mgr"]).await?))
+        Ok(limits::read(
+            &self.tools().output("scontrol", &["--oneliner", "show", "assoc_mgr"]).await?,
+        ))
     }
 
     /// Every account, parents before children.
     pub(super) async fn queues(&self) -> Result<QueueList> {
         let limits = self.limits().await?;
-        let accounts = limits.associations.iter().filter(|one| one.user.is_empty() && one.account != ROOT);
+        let accounts =
+            limits.associations.iter().filter(|one| one.user.is_empty() && one.account != ROOT);
         let mut queues: Vec<QueueView> = accounts.map(|one| queue(one, &limits)).collect();
-        queues.sort_by(|one, other| one.name.as_str().split('/').cmp(other.name.as_str().split('/')));
+        queues
+            .sort_by(|one, other| one.name.as_str().split('/').cmp(other.name.as_str().split('/')));
         Ok(QueueList { now: self.now(), queues })
     }
 
-    /// GPU time of the last thirty days, by user and account; what counts for fair share now beside it.
+    /// GPU time of the last thirty days, by user and account; what counts for fair share now beside
+    /// it.
     pub(super) async fn usage(&self) -> Result<UsageList> {
         let (rows, limits) = (self.used_since(USED).await?, self.limits().await?);
         let now = self.now();
@@ -40,7 +46,8 @@ impl Slurm {
             (*jobs, *secs) = (*jobs + 1, *secs + gpu_secs(row, now));
         }
         let row = |((user, account), (jobs, gpu_secs)): ((String, String), (u64, u64))| {
-            let counts = limits.associations.iter().find(|one| one.user == user && one.account == account);
+            let counts =
+                limits.associations.iter().find(|one| one.user == user && one.account == account);
             UsageView {
                 decayed_gpu_secs: counts.map_or(0, decayed_gpu_secs),
                 user: user.into(),
@@ -104,8 +111,9 @@ fn quotas(gauges: &Gauges) -> Vec<QuotaView> {
         used: milli(gauge.used),
         borrowed: GpuMilli(0),
     };
-    let typed =
-        gauges.iter().filter_map(|(name, gauge)| Some((name.strip_prefix("GrpTRES gres/gpu:")?, gauge)));
+    let typed = gauges
+        .iter()
+        .filter_map(|(name, gauge)| Some((name.strip_prefix("GrpTRES gres/gpu:")?, gauge)));
     let typed = typed.filter(|(_, gauge)| gauge.limit.is_some() || gauge.used > 0);
     let all = gauges.get("GrpTRES gres/gpu").filter(|gauge| gauge.limit.is_some());
     all.map(|gauge| view("gpu", gauge))

@@ -42,7 +42,12 @@ const CREDENTIAL_LIFE: Span = Span::from_secs(120);
 
 impl Slurm {
     /// Does it to a job, or to one element.
-    pub(super) async fn act(&self, job: JobId, request: ActionRequest, verb: Verb) -> Result<ActionResponse> {
+    pub(super) async fn act(
+        &self,
+        job: JobId,
+        request: ActionRequest,
+        verb: Verb,
+    ) -> Result<ActionResponse> {
         // Slurm gives numbers away: what is done is done to the job that was meant, or not at all.
         let meant = self.meant(job).await?;
         let rows = self.present_rows(&meant).await?;
@@ -86,7 +91,9 @@ impl Slurm {
             if let Some(record) = record {
                 self.records().await?.close(&record.id);
             }
-            return Ok(ActionResponse { message: format!("job {job} had already ended: {}", state.word()) });
+            return Ok(ActionResponse {
+                message: format!("job {job} had already ended: {}", state.word()),
+            });
         }
         let Some(record) = record else { return Err(self.unknown(job).await) };
         self.records().await?.close(&record.id);
@@ -114,8 +121,8 @@ impl Slurm {
         Ok(ActionResponse { message: format!("queued again{wait}") })
     }
 
-    /// Holds or releases what waits, and nothing else: Slurm would take a running job's eligible time away, without which its
-    /// accounting does not list it.
+    /// Holds or releases what waits, and nothing else: Slurm would take a running job's eligible
+    /// time away, without which its accounting does not list it.
     async fn hold(&self, aim: Aim<'_>, verb: Verb) -> Result<ActionResponse> {
         let Aim { job, present, index, .. } = aim;
         // 1. What of it waits.
@@ -127,17 +134,20 @@ impl Slurm {
         let state = |row: &NativeJob| row.state.state(row.is_held());
         let waits = |row: &&NativeJob| matches!(state(row), State::Pending | State::Held);
         let mut targets: Vec<String> = match index {
-            Some(index) => rows.iter().filter(waits).map(|_| element(present, Some(index))).collect(),
+            Some(index) => {
+                rows.iter().filter(waits).map(|_| element(present, Some(index))).collect()
+            }
             None => rows.iter().filter(waits).map(|row| waiting(present, row)).collect(),
         };
         targets.dedup();
         if targets.is_empty() {
-            let named = index.map_or_else(|| format!("job {job}"), |index| format!("{job}[{index}]"));
+            let named =
+                index.map_or_else(|| format!("job {job}"), |index| format!("{job}[{index}]"));
             return match rows.iter().find(|row| !state(row).is_final()) {
-                Some(_) => {
-                    Err(Refusal::refused(format!("{named} holds resources; only what waits can be held"))
-                        .hint("cancel or requeue it instead"))
-                }
+                Some(_) => Err(Refusal::refused(format!(
+                    "{named} holds resources; only what waits can be held"
+                ))
+                .hint("cancel or requeue it instead")),
                 None if rows.is_empty() => match self.rows_of(job).await?.0.is_empty() {
                     false => Err(over(&named)),
                     true => Err(self.unknown(job).await),
@@ -146,7 +156,8 @@ impl Slurm {
             };
         }
         // 2. That.
-        let (word, said) = if verb == Verb::Hold { ("hold", "held") } else { ("release", "released") };
+        let (word, said) =
+            if verb == Verb::Hold { ("hold", "held") } else { ("release", "released") };
         for target in &targets {
             self.told(job, verb, "scontrol", &[word, target]).await?;
         }
@@ -154,7 +165,13 @@ impl Slurm {
     }
 
     /// Runs one of Slurm's programs on a job.
-    pub(super) async fn told(&self, job: JobId, verb: Verb, program: &str, args: &[&str]) -> Result<()> {
+    pub(super) async fn told(
+        &self,
+        job: JobId,
+        verb: Verb,
+        program: &str,
+        args: &[&str],
+    ) -> Result<()> {
         match self.tools().output(program, args).await {
             Ok(_) => Ok(()),
             Err(ToolError::Failed { message, .. }) => Err(refusal(job, verb, &message)),
@@ -175,7 +192,8 @@ impl Slurm {
         Ok(())
     }
 
-    /// A terminal beside a rank: a step of its own on the rank's node, in the job's allocation. The program follows.
+    /// A terminal beside a rank: a step of its own on the rank's node, in the job's allocation. The
+    /// program follows.
     pub(super) async fn terminal(&self, job: JobId, query: AttachQuery) -> Result<Answer> {
         let rows = self.running(job, query.index).await?;
         let mut tasks = tasks(&rows).into_iter();
@@ -249,13 +267,16 @@ fn waiting(present: u64, row: &NativeJob) -> String {
     }
 }
 
-/// What is queued again starts only when the credentials of its last start are void: until then a node that did not hear of its end
-/// could take it for that.
+/// What is queued again starts only when the credentials of its last start are void: until then a
+/// node that did not hear of its end could take it for that.
 fn credential_life(config: &str) -> Span {
-    let info =
-        config.lines().find_map(|line| line.strip_prefix("AuthInfo")?.split_once('=')).map(|(_, info)| info);
+    let info = config
+        .lines()
+        .find_map(|line| line.strip_prefix("AuthInfo")?.split_once('='))
+        .map(|(_, info)| info);
     let parts = info.into_iter().flat_map(|info| info.split(','));
-    let secs = parts.filter_map(|part| part.trim().strip_prefix("cred_expire=")?.parse().ok()).next();
+    let secs =
+        parts.filter_map(|part| part.trim().strip_prefix("cred_expire=")?.parse().ok()).next();
     secs.map_or(CREDENTIAL_LIFE, Span::from_secs)
 }
 
@@ -286,12 +307,15 @@ pub(super) fn refusal(job: JobId, verb: Verb, message: &str) -> Refusal {
         _ if message.contains("Access/permission denied") => {
             Refusal::refused(format!("job {job} is not yours"))
         }
-        _ if message.contains("Requested operation is presently disabled") && verb == Verb::Requeue => {
+        _ if message.contains("Requested operation is presently disabled")
+            && verb == Verb::Requeue =>
+        {
             Refusal::refused(format!("job {job} was submitted so that it is not queued again"))
                 .hint("`slurm: {requeue: true}` in the job allows it")
         }
         _ if message.contains("Job is no longer pending") => {
-            Refusal::refused(format!("job {job} waits no longer")).hint("cancel or requeue it instead")
+            Refusal::refused(format!("job {job} waits no longer"))
+                .hint("cancel or requeue it instead")
         }
         _ => Refusal::refused(message),
     }
@@ -303,8 +327,11 @@ mod tests {
 
     #[test]
     fn elements_of_a_row_are_told_by_their_indices() {
-        let row =
-            |tasks: &str| NativeJob { array: Some(7), array_tasks: tasks.to_owned(), ..NativeJob::default() };
+        let row = |tasks: &str| NativeJob {
+            array: Some(7),
+            array_tasks: tasks.to_owned(),
+            ..NativeJob::default()
+        };
         for (tasks, inside, outside) in
             [("3", 3, 4), ("4-199%32", 199, 200), ("1,3-5", 4, 2), ("1-9:2", 9, 4)]
         {
@@ -319,8 +346,9 @@ mod tests {
 
     #[test]
     fn what_is_queued_again_waits_as_long_as_credentials_last() {
-        let config =
-            |info: &str| format!("AuthAltTypes = auth/jwt\nAuthInfo                = {info}\nAuthType = x\n");
+        let config = |info: &str| {
+            format!("AuthAltTypes = auth/jwt\nAuthInfo                = {info}\nAuthType = x\n")
+        };
         for (info, secs) in
             [("(null)", 120), ("socket=/run/m,cred_expire=5", 5), ("cred_expire=300,ttl=9", 300)]
         {

@@ -1,5 +1,6 @@
-//! What a job waits for, looked up before it is handed on: Slurm takes a dependency on a job that it has forgotten, or never had, for
-//! met. What the controller still knows is left to it; of what has ended, the accounting says how.
+//! What a job waits for, looked up before it is handed on: Slurm takes a dependency on a job that
+//! it has forgotten, or never had, for met. What the controller still knows is left to it; of what
+//! has ended, the accounting says how.
 
 use muster_backends::slurm::job::NativeJob;
 use muster_model::view::State;
@@ -9,7 +10,8 @@ use super::queue::Accounting;
 use super::{Refusal, Result, Slurm};
 
 impl Slurm {
-    /// Those of a job's dependencies that Slurm can judge, under their present numbers; what is met already is left out.
+    /// Those of a job's dependencies that Slurm can judge, under their present numbers; what is met
+    /// already is left out.
     pub(super) async fn still_open(&self, after: &[Dependency]) -> Result<Vec<Dependency>> {
         let mut open = Vec::new();
         for one in after {
@@ -79,7 +81,8 @@ mod tests {
 
     /// What becomes of a dependency on a job whose elements ended so.
     fn check(kind: DependencyKind, words: &[&str], expected: &str) {
-        let row = |word: &&str| NativeJob { state: NativeState::new([*word]), ..NativeJob::default() };
+        let row =
+            |word: &&str| NativeJob { state: NativeState::new([*word]), ..NativeJob::default() };
         let rows: Vec<NativeJob> = words.iter().map(row).collect();
         let rows: Vec<&NativeJob> = rows.iter().collect();
         let said = judge(&Dependency { kind, job: JobId(7) }, &rows);

@@ -1,10 +1,12 @@
-//! The same for many jobs. A cancellation of many is one question to Slurm and one call of scancel; what that does not cover goes job
-//! by job, as does every other verb: scontrol takes lists, but stops at their first refusal.
+//! The same for many jobs. A cancellation of many is one question to Slurm and one call of scancel;
+//! what that does not cover goes job by job, as does every other verb: scontrol takes lists, but
+//! stops at their first refusal.
 
 use std::collections::BTreeMap;
 
 use muster_api::types::{
-    ActionRequest, ActionResponse, BulkAction, BulkRequest, BulkResponse, BulkResult, BulkTarget, ErrorBody,
+    ActionRequest, ActionResponse, BulkAction, BulkRequest, BulkResponse, BulkResult, BulkTarget,
+    ErrorBody,
 };
 use muster_backends::slurm::job::NativeJob;
 use muster_backends::slurm::tool::ToolError;
@@ -38,8 +40,9 @@ impl Slurm {
         Ok(BulkResponse { results })
     }
 
-    /// Cancels in one call the whole jobs that the controller still has under the numbers that they were acknowledged for, and
-    /// returns what became of them. Targets that are missing in the answer go one by one.
+    /// Cancels in one call the whole jobs that the controller still has under the numbers that they
+    /// were acknowledged for, and returns what became of them. Targets that are missing in the
+    /// answer go one by one.
     async fn cancel_many(
         &self,
         targets: &[BulkTarget],
@@ -97,7 +100,8 @@ impl Slurm {
     }
 }
 
-/// Returns what scancel says of single jobs: `Kill job error on job id 7: Invalid job id specified`, with `; ` between them.
+/// Returns what scancel says of single jobs: `Kill job error on job id 7: Invalid job id
+/// specified`, with `; ` between them.
 fn refused(message: &str) -> BTreeMap<u64, String> {
     let line = |line: &str| {
         let (_, rest) = line.split_once("job id ")?;

@@ -1,5 +1,6 @@
-//! The name of the cluster, by which records are kept. It is asked of the controller, and noted beside the records by submissions: other
-//! verbs then need no call for it, also while the controller is away. What is noted counts while Slurm's configuration is the same file.
+//! The name of the cluster, by which records are kept. It is asked of the controller, and noted
+//! beside the records by submissions: other verbs then need no call for it, also while the
+//! controller is away. What is noted counts while Slurm's configuration is the same file.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,8 @@ struct Note {
 }
 
 impl Slurm {
-    /// The cluster's name, as its controller has it; while that is away, as it was, where only one is known.
+    /// The cluster's name, as its controller has it; while that is away, as it was, where only one
+    /// is known.
     pub(super) async fn cluster(&self) -> Result<&str> {
         let ask = async || {
             if let Some(name) = self.noted() {
@@ -45,7 +47,8 @@ impl Slurm {
             return Ok(());
         }
         let (name, conf) = self.asked().await?;
-        let note = Note { stamp: stamp(&conf).unwrap_or_default(), name, conf, chosen: self.chosen() };
+        let note =
+            Note { stamp: stamp(&conf).unwrap_or_default(), name, conf, chosen: self.chosen() };
         // Without a note every verb asks.
         let text = serde_json::to_vec(&note).unwrap_or_default();
         let path = self.settings.root.join(NOTE);
@@ -57,7 +60,8 @@ impl Slurm {
     }
 
     fn noted(&self) -> Option<String> {
-        let note: Note = serde_json::from_slice(&std::fs::read(self.settings.root.join(NOTE)).ok()?).ok()?;
+        let note: Note =
+            serde_json::from_slice(&std::fs::read(self.settings.root.join(NOTE)).ok()?).ok()?;
         let is_same = stamp(&note.conf) == Some(note.stamp) && note.chosen == self.chosen();
         is_same.then_some(note.name)
     }

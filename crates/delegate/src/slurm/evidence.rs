@@ -1,5 +1,6 @@
-//! What the controller's own figures say to a reason, a fragment each: which nodes could take the job, which limit is used up by whom, who is
-//! before it. Nothing is decided here, and nothing is said that Slurm did not say.
+//! What the controller's own figures say to a reason, a fragment each: which nodes could take the
+//! job, which limit is used up by whom, who is before it. Nothing is decided here, and nothing is
+//! said that Slurm did not say.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ use muster_model::Span;
 use super::explain::ahead;
 use super::{Slurm, headroom};
 
-/// How the reason begins where nodes that a job could use are out of service; the rest stands behind a comma.
+/// How the reason begins where nodes that a job could use are out of service; the rest stands
+/// behind a comma.
 const NODES_OUT: &str = "Nodes required for job are DOWN";
 /// Fragments at most.
 const MOST: usize = 10;
@@ -42,22 +44,27 @@ impl Slurm {
     ) -> Vec<String> {
         let word = headroom::word(row);
         let mut found = match word {
-            "Resources" | "ReqNodeNotAvail" | "None" | "Reservation" | "BadConstraints" | "NodeDown"
-            | NODES_OUT => {
+            "Resources" | "ReqNodeNotAvail" | "None" | "Reservation" | "BadConstraints"
+            | "NodeDown" | NODES_OUT => {
                 let none = Bonds::new();
                 let mut lines = capacity(row, all, hosts, bonds.unwrap_or(&none));
                 lines.extend(self.reservations(row, hosts, bonds.unwrap_or(&none)).await);
                 lines
             }
             "Priority" => before(row, all).into_iter().chain(self.factors(row.id).await).collect(),
-            "Dependency" | "DependencyNeverSatisfied" => vec![format!("waits for {}", row.dependency)],
+            "Dependency" | "DependencyNeverSatisfied" => {
+                vec![format!("waits for {}", row.dependency)]
+            }
             "PartitionTimeLimit" | "PartitionNodeLimit" => {
                 self.partitions(row).await.iter().map(|partition| allows(partition, word)).collect()
             }
             "Licenses" => self.licenses(bonds.unwrap_or(&Bonds::new())).await,
             _ if word.starts_with("QOS") => {
                 let partitions = self.partitions(row).await;
-                let names = partitions.iter().filter_map(|one| one.qos.as_deref()).chain([row.qos.as_str()]);
+                let names = partitions
+                    .iter()
+                    .filter_map(|one| one.qos.as_deref())
+                    .chain([row.qos.as_str()]);
                 names.flat_map(|name| of_qos(name, row, limits, word)).collect()
             }
             _ if word.starts_with("Assoc") => of_accounts(row, limits, word),
@@ -75,7 +82,8 @@ impl Slurm {
         let asked = ["--noheader", "--jobs", &id.to_string(), format].map(str::to_owned);
         let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
         let text = self.tools().output("sprio", &asked).await.ok()?;
-        let names = ["age", "association", "fair share", "size", "partition", "QOS", "resources", "nice"];
+        let names =
+            ["age", "association", "fair share", "size", "partition", "QOS", "resources", "nice"];
         let values = text.lines().next()?.split_whitespace().map(|value| value.parse::<i64>().ok());
         let mut parts: Vec<(i64, &str)> = values
             .zip(names)
@@ -83,13 +91,15 @@ impl Slurm {
             .filter(|(value, _)| *value != 0)
             .collect();
         parts.sort_by_key(|(value, _)| std::cmp::Reverse(value.abs()));
-        let parts: Vec<String> = parts.iter().map(|(value, name)| format!("{name} {value}")).collect();
+        let parts: Vec<String> =
+            parts.iter().map(|(value, name)| format!("{name} {value}")).collect();
         (!parts.is_empty()).then(|| format!("its priority is made of {}", parts.join(", ")))
     }
 
     /// What binds it to a part of its partition; `None` where Slurm does not say.
     pub(super) async fn bonds(&self, id: u64) -> Option<Bonds> {
-        let asked = self.tools().output("scontrol", &["--oneliner", "show", "job", &id.to_string()]).await;
+        let asked =
+            self.tools().output("scontrol", &["--oneliner", "show", "job", &id.to_string()]).await;
         Some(bonds(&asked.ok()?))
     }
 
@@ -113,10 +123,16 @@ impl Slurm {
     }
 
     /// Advance reservations of others on nodes that it could go to.
-    async fn reservations(&self, row: &NativeJob, hosts: &[NativeNode], bonds: &Bonds) -> Vec<String> {
+    async fn reservations(
+        &self,
+        row: &NativeJob,
+        hosts: &[NativeNode],
+        bonds: &Bonds,
+    ) -> Vec<String> {
         // Times as people read them, not as seconds since the epoch.
         let format = ["SLURM_TIME_FORMAT".to_owned()];
-        let asked = self.tools().without(&format, "scontrol", &["--oneliner", "show", "reservation"]).await;
+        let asked =
+            self.tools().without(&format, "scontrol", &["--oneliner", "show", "reservation"]).await;
         let text = asked.unwrap_or_default();
         let own = bonds.get("Reservation").map(String::as_str);
         let only = only(row, bonds);
@@ -178,7 +194,8 @@ fn licenses(own: &str, text: &str) -> Vec<String> {
 }
 
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    let value = text.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))?;
+    let value =
+        text.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))?;
     (!matches!(value, "" | "(null)")).then_some(value)
 }
 
@@ -197,7 +214,9 @@ fn allows(partition: &Partition, word: &str) -> String {
     match (word, max_time, max_nodes) {
         ("PartitionTimeLimit", Some(most), _) => format!("{name} allows {most}"),
         ("PartitionTimeLimit", None, _) => format!("{name} allows any time"),
-        (_, _, Some(most)) => format!("{name} has {} and allows a job {most}", counted(*nodes, "node")),
+        (_, _, Some(most)) => {
+            format!("{name} has {} and allows a job {most}", counted(*nodes, "node"))
+        }
         (_, _, None) => format!("{name} has {}", counted(*nodes, "node")),
     }
 }
@@ -242,7 +261,12 @@ fn only(row: &NativeJob, bonds: &Bonds) -> Option<Vec<String>> {
 }
 
 /// How many nodes could take their part of it now, and which came closest.
-fn capacity(row: &NativeJob, all: &[NativeJob], hosts: &[NativeNode], bonds: &Bonds) -> Vec<String> {
+fn capacity(
+    row: &NativeJob,
+    all: &[NativeJob],
+    hosts: &[NativeNode],
+    bonds: &Bonds,
+) -> Vec<String> {
     // 1. Nodes that it may go to. Those that it names may be joined by others.
     let (only, never) = (only(row, bonds), named("ExcNodeList", bonds).unwrap_or_default());
     let is_open = |host: &&NativeNode| {
@@ -264,7 +288,8 @@ fn capacity(row: &NativeJob, all: &[NativeJob], hosts: &[NativeNode], bonds: &Bo
     if bonds.contains_key("Reservation") || bonds.contains_key("Features") {
         return lines;
     }
-    // 2. What each part of it needs of them. Components of a heterogeneous job are parts of one gang.
+    // 2. What each part of it needs of them. Components of a heterogeneous job are parts of one
+    //    gang.
     let components = all.iter().filter(|other| row.component.is_some() && other.job() == row.job());
     let mut parts: Vec<&NativeJob> = components.collect();
     if parts.is_empty() {
@@ -287,7 +312,9 @@ fn room(row: &NativeJob, hosts: &[&NativeNode]) -> Vec<String> {
     let gpus = NativeJob::gpus_of(&row.tres_asked).div_ceil(nodes);
     let cpus = row.cpus.div_ceil(nodes);
     let fits = |host: &&&NativeNode| {
-        host.takes_work() && host.gpus_free() >= gpus && host.cpus.saturating_sub(host.cpus_used) >= cpus
+        host.takes_work()
+            && host.gpus_free() >= gpus
+            && host.cpus.saturating_sub(host.cpus_used) >= cpus
     };
     let enough = hosts.iter().filter(fits).count();
     let each = if gpus > 0 { counted(gpus, "free GPU") } else { counted(cpus, "free CPU") };
@@ -310,7 +337,8 @@ fn room(row: &NativeJob, hosts: &[&NativeNode]) -> Vec<String> {
         ));
         return lines;
     }
-    let mut close: Vec<&&NativeNode> = hosts.iter().filter(|host| host.takes_work() && !fits(host)).collect();
+    let mut close: Vec<&&NativeNode> =
+        hosts.iter().filter(|host| host.takes_work() && !fits(host)).collect();
     close.sort_by_key(|host| std::cmp::Reverse(host.gpus_free()));
     if let (Some(host), true) = (close.first(), gpus > 0) {
         let free = counted(host.gpus_free(), "free GPU");
@@ -342,13 +370,18 @@ fn before(row: &NativeJob, all: &[NativeJob]) -> Vec<String> {
 /// Limits that a word is about, with what is used of them, or what one job may have.
 fn set(whose: &str, gauges: &Gauges, caps: &BTreeMap<String, u64>, word: &str) -> Vec<String> {
     let limited = gauges.iter().filter_map(|(name, gauge)| Some((name, gauge.limit?, gauge.used)));
-    let used =
-        limited.map(|(name, limit, used)| (name, format!("{whose}: {used} of {limit} in use ({name})")));
+    let used = limited
+        .map(|(name, limit, used)| (name, format!("{whose}: {used} of {limit} in use ({name})")));
     let capped = caps.iter().map(|(name, most)| match name.as_str() {
-        "MaxWallPJ" => (name, format!("{whose}: {} for one job ({name})", Span::from_secs(most * 60))),
+        "MaxWallPJ" => {
+            (name, format!("{whose}: {} for one job ({name})", Span::from_secs(most * 60)))
+        }
         _ => (name, format!("{whose}: {most} for one job ({name})")),
     });
-    used.chain(capped).filter(|(name, _)| headroom::is_about(word, name)).map(|(_, line)| line).collect()
+    used.chain(capped)
+        .filter(|(name, _)| headroom::is_about(word, name))
+        .map(|(_, line)| line)
+        .collect()
 }
 
 fn of_qos(name: &str, row: &NativeJob, limits: &Limits, word: &str) -> Vec<String> {
@@ -365,13 +398,19 @@ fn of_qos(name: &str, row: &NativeJob, limits: &Limits, word: &str) -> Vec<Strin
 }
 
 fn of_accounts(row: &NativeJob, limits: &Limits, word: &str) -> Vec<String> {
-    let own = limits.associations.iter().find(|one| one.account == row.account && one.user == row.user);
+    let own =
+        limits.associations.iter().find(|one| one.account == row.account && one.user == row.user);
     let mut lines: Vec<String> = own
         .into_iter()
-        .flat_map(|one| set(&format!("{} in {}", row.user, row.account), &one.gauges, &one.caps, word))
+        .flat_map(|one| {
+            set(&format!("{} in {}", row.user, row.account), &one.gauges, &one.caps, word)
+        })
         .collect();
     lines.extend(
-        limits.above(&row.account).iter().flat_map(|one| set(&one.account, &one.gauges, &one.caps, word)),
+        limits
+            .above(&row.account)
+            .iter()
+            .flat_map(|one| set(&one.account, &one.gauges, &one.caps, word)),
     );
     lines
 }
@@ -410,7 +449,8 @@ mod tests {
         let said = ["matlab: 2 of 2 in use; it asks for 1", "ansys: 1 of 9 in use; it asks for 3"];
         assert_eq!(licenses("matlab,ansys:3", text), said);
         assert!(licenses("", text).is_empty() && licenses("other", "").is_empty());
-        let uncounted = "other: not among the licences that the cluster counts (`scontrol show licenses`)";
+        let uncounted =
+            "other: not among the licences that the cluster counts (`scontrol show licenses`)";
         assert_eq!(licenses("other:2", text), [uncounted]);
     }
 
@@ -447,10 +487,17 @@ mod tests {
     fn nodes_that_could_take_it_are_counted_as_far_as_is_seen() {
         let closest = "closest of the others: n1 with 2 free GPUs".to_owned();
         let needs = |text: &str| format!("needs {text} them now");
-        assert_eq!(told(2, None), [needs("2 nodes with 8 free GPUs each; 3 of 4 have"), closest.clone()]);
+        assert_eq!(
+            told(2, None),
+            [needs("2 nodes with 8 free GPUs each; 3 of 4 have"), closest.clone()]
+        );
         assert_eq!(
             told(1, Some(("ReqNodeList", "n1"))),
-            ["it names n1".to_owned(), needs("a node with 8 free GPUs; 0 of 1 have"), closest.clone()]
+            [
+                "it names n1".to_owned(),
+                needs("a node with 8 free GPUs; 0 of 1 have"),
+                closest.clone()
+            ]
         );
         // It names one of its two nodes.
         assert_eq!(
@@ -475,7 +522,10 @@ mod tests {
         let text = "PartitionName=batch QoS=N/A MaxNodes=UNLIMITED MaxTime=2-00:00:00 TotalNodes=8";
         let batch = partition(text);
         assert_eq!(batch.max_time, Some(Span::from_secs(2 * 86_400)));
-        assert_eq!((batch.name.as_str(), batch.max_nodes, batch.nodes, batch.qos), ("batch", None, 8, None));
+        assert_eq!(
+            (batch.name.as_str(), batch.max_nodes, batch.nodes, batch.qos),
+            ("batch", None, 8, None)
+        );
         let other = partition(&text.replace("N/A", "big").replace("UNLIMITED", "2"));
         assert_eq!((other.max_nodes, other.qos.as_deref()), (Some(2), Some("big")));
     }

@@ -1,5 +1,5 @@
-//! Why a job waits: Slurm's word as a sentence, behind whom, who holds what it waits for, and what would start it. The figures beside the word are
-//! `evidence`.
+//! Why a job waits: Slurm's word as a sentence, behind whom, who holds what it waits for, and what
+//! would start it. The figures beside the word are `evidence`.
 
 use muster_api::types::Explained;
 use muster_backends::slurm::job::NativeJob;
@@ -27,7 +27,8 @@ impl Slurm {
         let row = index.map_or(Ok(any), |index| view::row_of(&rows, job, index))?;
         let state = state_of(row);
         let element = ElementId { job, index: index.unwrap_or_else(|| view::index(row)) };
-        let blank = Explanation::blank(element, row.name.clone(), state, row.account.as_str().into());
+        let blank =
+            Explanation::blank(element, row.name.clone(), state, row.account.as_str().into());
         // What Slurm gave up without a start has a reason all the same.
         if !waits(&row) && row.reason != UNSATISFIABLE {
             return Ok(Explained { now: self.now(), explanation: blank });
@@ -43,8 +44,10 @@ impl Slurm {
         // 3. When, behind whom, who holds what it waits for, and what would start it now.
         let is_one = row.component.is_none() && view::elements_of(row) == 1;
         // What binds it to some nodes is not told to the engine.
-        let is_open = state == State::Pending && is_one && bonds.is_some_and(|bonds| bonds.is_empty());
-        let bound = if is_open { headroom::bound(row, &limits, &self.partitions(row).await) } else { None };
+        let is_open =
+            state == State::Pending && is_one && bonds.is_some_and(|bonds| bonds.is_empty());
+        let bound =
+            if is_open { headroom::bound(row, &limits, &self.partitions(row).await) } else { None };
         let sooner = match is_open && (bound.is_some() || sooner::waits_for_room(row)) {
             true => sooner::sooner(row, bound, &all, &ahead(row, &all), &hosts, self.now()),
             false => Vec::new(),
@@ -74,7 +77,8 @@ pub(super) fn ahead<'a>(row: &NativeJob, all: &'a [NativeJob]) -> Vec<&'a Native
         .filter(waits)
         .filter(shares)
         .filter(|other| {
-            (other.priority, std::cmp::Reverse(other.id)) > (row.priority, std::cmp::Reverse(row.id))
+            (other.priority, std::cmp::Reverse(other.id))
+                > (row.priority, std::cmp::Reverse(row.id))
                 && other.job() != row.job()
         })
         .collect();

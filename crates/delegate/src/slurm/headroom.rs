@@ -1,4 +1,5 @@
-//! What the limits of accounts, QOS and partitions leave a job, by Slurm's own figures. What a job of that size would need is not known here.
+//! What the limits of accounts, QOS and partitions leave a job, by Slurm's own figures. What a job
+//! of that size would need is not known here.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,8 @@ pub(super) fn word(row: &NativeJob) -> &str {
     row.reason.split([',', '(']).next().unwrap_or_default()
 }
 
-/// A limit of this name is one that the word may mean: of GPUs where it says GRES, of minutes where it says minutes.
+/// A limit of this name is one that the word may mean: of GPUs where it says GRES, of minutes where
+/// it says minutes.
 pub(super) fn is_about(word: &str, name: &str) -> bool {
     let of_minutes = name.contains("Mins");
     let word = word.to_ascii_lowercase();
@@ -44,21 +46,34 @@ pub(super) fn is_about(word: &str, name: &str) -> bool {
     }
 }
 
-/// What the limit that keeps it leaves it; `None` where a smaller job would be kept as well, or where it is not seen by what.
+/// What the limit that keeps it leaves it; `None` where a smaller job would be kept as well, or
+/// where it is not seen by what.
 pub(super) fn bound(row: &NativeJob, limits: &Limits, partitions: &[Partition]) -> Option<Bound> {
     let word = word(row);
     match word {
-        "PartitionTimeLimit" => partitions.iter().filter_map(|one| one.max_time).max().map(Bound::Time),
+        "PartitionTimeLimit" => {
+            partitions.iter().filter_map(|one| one.max_time).max().map(Bound::Time)
+        }
         "PartitionNodeLimit" => {
-            let most = partitions.iter().map(|one| one.max_nodes.unwrap_or(one.nodes).min(one.nodes)).max();
+            let most = partitions
+                .iter()
+                .map(|one| one.max_nodes.unwrap_or(one.nodes).min(one.nodes))
+                .max();
             most.filter(|most| *most < row.node_count).map(Bound::Nodes)
         }
         _ if !word.starts_with("QOS") && !word.starts_with("Assoc") => None,
         // Whether the job's QOS is meant or the partition's own is not told.
-        _ if word.starts_with("QOS") && partitions.iter().any(|partition| partition.qos.is_some()) => None,
+        _ if word.starts_with("QOS")
+            && partitions.iter().any(|partition| partition.qos.is_some()) =>
+        {
+            None
+        }
         // More would be needed, not less.
         _ if word.contains("Min") && !word.contains("Minutes") => None,
-        _ if word.contains("MaxWall") || word == "AssociationTimeLimit" || word == "QOSTimeLimit" => {
+        _ if word.contains("MaxWall")
+            || word == "AssociationTimeLimit"
+            || word == "QOSTimeLimit" =>
+        {
             let caps = caps(row, limits).filter_map(|caps| caps.get("MaxWallPJ"));
             caps.min().map(|minutes| Bound::Time(Span::from_secs(minutes * 60)))
         }
@@ -69,8 +84,8 @@ pub(super) fn bound(row: &NativeJob, limits: &Limits, partitions: &[Partition]) 
     }
 }
 
-/// The limits that the job is above by itself: it never starts as it is, whatever ends before it. Each with what it allows and what is
-/// asked for.
+/// The limits that the job is above by itself: it never starts as it is, whatever ends before it.
+/// Each with what it allows and what is asked for.
 pub(super) fn never(row: &NativeJob, limits: &Limits) -> Vec<String> {
     let word = word(row);
     if !word.starts_with("QOS") && !word.starts_with("Assoc") {
@@ -93,7 +108,9 @@ pub(super) fn never(row: &NativeJob, limits: &Limits) -> Vec<String> {
         .filter_map(|(name, most)| {
             let asked = asked_of(name).filter(|asked| *asked > most)?;
             let unit = if name == "MaxWallPJ" { " minutes" } else { "" };
-            Some(format!("it never starts as it is: it asks for {asked}{unit}, and {name} is {most}"))
+            Some(format!(
+                "it never starts as it is: it asks for {asked}{unit}, and {name} is {most}"
+            ))
         })
         .collect();
     found.sort();
@@ -104,8 +121,10 @@ pub(super) fn never(row: &NativeJob, limits: &Limits) -> Vec<String> {
 /// GPUs that it may hold beside what runs.
 fn gpus(row: &NativeJob, limits: &Limits) -> Option<u32> {
     let of_one_job = caps(row, limits).flat_map(|caps| caps.iter());
-    let mut most: Option<u64> =
-        of_one_job.filter(|(name, _)| name.starts_with("MaxTRESPJ gres/gpu")).map(|(_, most)| *most).min();
+    let mut most: Option<u64> = of_one_job
+        .filter(|(name, _)| name.starts_with("MaxTRESPJ gres/gpu"))
+        .map(|(_, most)| *most)
+        .min();
     for gauges in counting(row, limits) {
         for (name, gauge) in gauges {
             let Some(limit) = gauge.limit else { continue };
@@ -126,9 +145,13 @@ fn gpus(row: &NativeJob, limits: &Limits) -> Option<u32> {
 }
 
 /// What one job may have, of its QOS, of its user in the account, and of the accounts above.
-fn caps<'a>(row: &'a NativeJob, limits: &'a Limits) -> impl Iterator<Item = &'a BTreeMap<String, u64>> {
+fn caps<'a>(
+    row: &'a NativeJob,
+    limits: &'a Limits,
+) -> impl Iterator<Item = &'a BTreeMap<String, u64>> {
     let qos = limits.qos.iter().filter(|qos| qos.name == row.qos).map(|qos| &qos.caps);
-    let own = limits.associations.iter().filter(|one| one.account == row.account && one.user == row.user);
+    let own =
+        limits.associations.iter().filter(|one| one.account == row.account && one.user == row.user);
     qos.chain(own.chain(limits.above(&row.account)).map(|one| &one.caps))
 }
 
@@ -139,7 +162,8 @@ fn counting<'a>(row: &'a NativeJob, limits: &'a Limits) -> Vec<&'a Gauges> {
         let of_user = limits.uids.get(&row.user).and_then(|uid| qos.by_user.get(uid));
         [Some(&qos.gauges), of_user, qos.by_account.get(&row.account)].into_iter().flatten()
     });
-    let own = limits.associations.iter().filter(|one| one.account == row.account && one.user == row.user);
+    let own =
+        limits.associations.iter().filter(|one| one.account == row.account && one.user == row.user);
     of_qos.chain(own.chain(limits.above(&row.account)).map(|one| &one.gauges)).collect()
 }
 
@@ -160,7 +184,8 @@ mod tests {
 
     use super::*;
 
-    /// GPUs left to a job of 16 GPUs and 32 CPUs of `games` in `vision`, with these limits of its QOS and of its account.
+    /// GPUs left to a job of 16 GPUs and 32 CPUs of `games` in `vision`, with these limits of its
+    /// QOS and of its account.
     fn check(qos: &str, user: &str, account: &str, expected: Option<u32>) {
         let text = format!(
             "UserName=games(5) DefAccount=vision\n\
@@ -218,12 +243,18 @@ mod tests {
             never("QOSMaxGRESPerJob", "MaxTRESPJ=gres/gpu=16"),
             says("24", "MaxTRESPJ gres/gpu is 16")
         );
-        assert_eq!(never("QOSGrpGRES", "GrpTRES=gres/gpu=16(3)"), says("24", "GrpTRES gres/gpu is 16"));
+        assert_eq!(
+            never("QOSGrpGRES", "GrpTRES=gres/gpu=16(3)"),
+            says("24", "GrpTRES gres/gpu is 16")
+        );
         assert_eq!(
             never("QOSMaxWallDurationPerJobLimit", "MaxWallPJ=20"),
             says("60 minutes", "MaxWallPJ is 20")
         );
-        assert!(never("QOSGrpGRES", "GrpTRES=gres/gpu=24(3)").is_empty(), "it starts once those have ended");
+        assert!(
+            never("QOSGrpGRES", "GrpTRES=gres/gpu=24(3)").is_empty(),
+            "it starts once those have ended"
+        );
         assert!(never("Resources", "GrpTRES=gres/gpu=16(3)").is_empty());
     }
 
@@ -248,7 +279,11 @@ mod tests {
         };
         let minutes = |count: u64| Some(Bound::Time(Span::from_secs(count * 60)));
         check("QOSMaxWallDurationPerJobLimit", &[], minutes(20));
-        check("PartitionTimeLimit", &[partition(Some(30), None), partition(Some(60), None)], minutes(60));
+        check(
+            "PartitionTimeLimit",
+            &[partition(Some(30), None), partition(Some(60), None)],
+            minutes(60),
+        );
         check("PartitionTimeLimit", &[partition(None, None)], None);
         check("PartitionNodeLimit", &[partition(None, None)], Some(Bound::Nodes(8)));
         check("PartitionNodeLimit", &[partition(None, Some(2))], Some(Bound::Nodes(2)));
@@ -274,6 +309,9 @@ mod tests {
                 && !is_about("QOSMinGRES", "GrpTRES gres/gpu")
         );
         assert!(!is_about("QOSMaxWallDurationPerJobLimit", "MaxTRESPU gres/gpu"));
-        assert!(is_about("AssocGrpJobsLimit", "GrpJobs") && !is_about("AssocGrpJobsLimit", "GrpTRES cpu"));
+        assert!(
+            is_about("AssocGrpJobsLimit", "GrpJobs")
+                && !is_about("AssocGrpJobsLimit", "GrpTRES cpu")
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Lists of jobs and one job in full, from the controller and the accounting together: the controller says what is, the
-//! accounting what was.
+//! Lists of jobs and one job in full, from the controller and the accounting together: the
+//! controller says what is, the accounting what was.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -54,11 +54,13 @@ impl Slurm {
             false => self.rows_of_all(&mut meant).await?,
         };
         // 2. What has ended: where that is asked for, and of arrays that go on, how many.
-        let is_final = |word: &str| ["done", "failed", "cancelled", "preempted", "unknown"].contains(&word);
+        let is_final =
+            |word: &str| ["done", "failed", "cancelled", "preempted", "unknown"].contains(&word);
         let wants_ended = filter.all || filter.state.as_deref().is_some_and(is_final);
         let (revision, now) = (revision(&rows), self.now());
         if meant.is_empty() {
-            let arrays = if wants_ended { Vec::new() } else { self.incomplete_arrays(&rows).await? };
+            let arrays =
+                if wants_ended { Vec::new() } else { self.incomplete_arrays(&rows).await? };
             if wants_ended || !arrays.is_empty() {
                 merge(&mut rows, self.history(whose, &arrays).await, now);
             }
@@ -70,7 +72,11 @@ impl Slurm {
         }
         self.complete(&mut rows, shows_ended).await?;
         let mut jobs = view::jobs(&rows, None);
-        self.timeline.lock().expect("nobody panics with this lock").look(&jobs, meant.is_empty(), now);
+        self.timeline.lock().expect("nobody panics with this lock").look(
+            &jobs,
+            meant.is_empty(),
+            now,
+        );
         match meant.is_empty() {
             true => jobs.extend(self.forgotten(open, &rows, &jobs).await?),
             false => jobs = self.of_meant(&meant, &rows, jobs).await?,
@@ -111,7 +117,8 @@ impl Slurm {
         Ok(named)
     }
 
-    /// A job that was handed on, and that neither the controller nor, where it answers, the accounting knows.
+    /// A job that was handed on, and that neither the controller nor, where it answers, the
+    /// accounting knows.
     async fn absent(&self, asked: JobId, record: &Record, rows: &[NativeJob]) -> Result<JobView> {
         let records = self.records().await?;
         if records.noted_end(record).is_none()
@@ -130,7 +137,8 @@ impl Slurm {
         Ok(self.lost(&records, asked.0, record))
     }
 
-    /// Arrays of which elements are not in the rows: the controller forgets those that ended a while ago.
+    /// Arrays of which elements are not in the rows: the controller forgets those that ended a
+    /// while ago.
     async fn incomplete_arrays(&self, rows: &[NativeJob]) -> Result<Vec<u64>> {
         let mut present: BTreeMap<u64, (u32, Option<&str>)> = BTreeMap::new();
         for row in rows {
@@ -145,10 +153,15 @@ impl Slurm {
             let record = id.and_then(|id| records.as_ref()?.get(id));
             record.is_some_and(|record| *count >= record.elements)
         };
-        Ok(present.into_iter().filter(|(_, seen)| !is_whole(seen)).map(|(array, _)| array).collect())
+        Ok(present
+            .into_iter()
+            .filter(|(_, seen)| !is_whole(seen))
+            .map(|(array, _)| array)
+            .collect())
     }
 
-    /// What was acknowledged and is known to no part of Slurm. That some of it was lost before it started is said.
+    /// What was acknowledged and is known to no part of Slurm. That some of it was lost before it
+    /// started is said.
     async fn forgotten(
         &self,
         open: Vec<Record>,
@@ -156,7 +169,8 @@ impl Slurm {
         known: &[JobView],
     ) -> Result<Vec<JobView>> {
         let id = |job: &JobView| job.native.as_ref().and_then(|native| native.id.clone());
-        let is_known = |record: &Record| known.iter().any(|job| id(job).as_ref() == Some(&record.id));
+        let is_known =
+            |record: &Record| known.iter().any(|job| id(job).as_ref() == Some(&record.id));
         let records = self.records().await?;
         let fates = self.fates(open, rows).await?;
         let lost: Vec<String> = fates
@@ -173,7 +187,9 @@ impl Slurm {
         let unknown = fates.into_iter().filter(|(record, fate)| {
             matches!(fate, Fate::Lost | Fate::Started | Fate::Ended) && !is_known(record)
         });
-        Ok(unknown.filter_map(|(record, _)| Some(self.lost(&records, record.number?, &record))).collect())
+        Ok(unknown
+            .filter_map(|(record, _)| Some(self.lost(&records, record.number?, &record)))
+            .collect())
     }
 
     /// What a watcher was just told of, else the queue.
@@ -184,19 +200,23 @@ impl Slurm {
         }
     }
 
-    /// Every row of the jobs that were named. For a client that waits for them, what Slurm lost is handed on again.
+    /// Every row of the jobs that were named. For a client that waits for them, what Slurm lost is
+    /// handed on again.
     async fn rows_of_all(&self, meant: &mut [Meant]) -> Result<Vec<NativeJob>> {
         let ids = |meant: &[Meant]| meant.iter().map(|one| one.present).collect::<Vec<u64>>();
         let mut rows = self.queue(Whose::Jobs(&ids(meant))).await?;
         if self.waits() {
             let records = self.records().await?;
-            let open =
-                meant.iter().filter_map(|one| one.record.clone()).filter(|record| records.is_open(record));
+            let open = meant
+                .iter()
+                .filter_map(|one| one.record.clone())
+                .filter(|record| records.is_open(record));
             if self.keep_promises(open.collect(), &rows).await? {
                 for one in meant.iter_mut() {
                     let id = one.record.as_ref().map(|record| record.id.clone());
                     one.record = id.and_then(|id| records.get(&id));
-                    one.present = one.record.as_ref().and_then(|record| record.number).unwrap_or(one.present);
+                    one.present =
+                        one.record.as_ref().and_then(|record| record.number).unwrap_or(one.present);
                 }
                 rows = self.queue(Whose::Jobs(&ids(meant))).await?;
             }
@@ -218,9 +238,11 @@ impl Slurm {
         Ok(found)
     }
 
-    /// True when the accounting has something to say of a job: the controller does not know all of it, or not by whom it was cancelled.
+    /// True when the accounting has something to say of a job: the controller does not know all of
+    /// it, or not by whom it was cancelled.
     async fn needs_history(&self, meant: &Meant, own: &[NativeJob]) -> Result<bool> {
-        let is_cancelled = |row: &NativeJob| row.state.text() == "CANCELLED" && row.cancelled_by.is_none();
+        let is_cancelled =
+            |row: &NativeJob| row.state.text() == "CANCELLED" && row.cancelled_by.is_none();
         Ok(own.is_empty()
             || own.iter().any(is_cancelled)
             || meant.record.as_ref().is_some_and(|record| record.elements > 1)
@@ -228,7 +250,8 @@ impl Slurm {
             || meant.record.is_none() && own.iter().any(|row| row.array.is_some()))
     }
 
-    /// What a watcher was just told of, for the list that it asks for then: no second question to Slurm.
+    /// What a watcher was just told of, for the list that it asks for then: no second question to
+    /// Slurm.
     fn just_seen(&self) -> Option<Vec<NativeJob>> {
         let seen = self.seen.lock().expect("nobody panics with this lock").take();
         seen.filter(|(at, _)| at.elapsed() < self.settings.look_again).map(|(_, rows)| rows)
@@ -244,14 +267,20 @@ impl Slurm {
         Ok((rows, record))
     }
 
-    /// What Slurm's programs leave out: names of users that they give as numbers, and where tasks lie that are not spread evenly.
+    /// What Slurm's programs leave out: names of users that they give as numbers, and where tasks
+    /// lie that are not spread evenly.
     async fn complete(&self, rows: &mut [NativeJob], shows_ended: bool) -> Result<()> {
         let mut names: BTreeMap<String, String> = BTreeMap::new();
         for row in rows.iter_mut() {
-            if let Some(by) = row.cancelled_by.as_mut().filter(|by| by.bytes().all(|c| c.is_ascii_digit())) {
+            if let Some(by) =
+                row.cancelled_by.as_mut().filter(|by| by.bytes().all(|c| c.is_ascii_digit()))
+            {
                 if !names.contains_key(by) {
                     let name = self.tools().output("id", &["-nu", by]).await;
-                    names.insert(by.clone(), name.map_or_else(|_| by.clone(), |name| name.trim().to_owned()));
+                    names.insert(
+                        by.clone(),
+                        name.map_or_else(|_| by.clone(), |name| name.trim().to_owned()),
+                    );
                 }
                 by.clone_from(&names[by]);
             }
@@ -268,9 +297,12 @@ impl Slurm {
         }
     }
 
-    /// Restores exit codes from 128 on: sacct takes 128 from them, so that 137 becomes 9. The script noted what it was.
+    /// Restores exit codes from 128 on: sacct takes 128 from them, so that 137 becomes 9. The
+    /// script noted what it was.
     async fn complete_codes(&self, rows: &mut [NativeJob]) -> Result<()> {
-        for row in rows.iter_mut().filter(|row| row.exit.signal == 0 && (1..128).contains(&row.exit.code)) {
+        for row in
+            rows.iter_mut().filter(|row| row.exit.signal == 0 && (1..128).contains(&row.exit.code))
+        {
             let Some(id) = row.muster_id().map(str::to_owned) else { continue };
             let noted = self.records().await?.noted_code(&id, view::index(row));
             if let Some(noted) = noted.filter(|noted| noted - 128 == row.exit.code) {
@@ -282,7 +314,8 @@ impl Slurm {
 
     /// Slurm calls a job failed whose ranks ran out of memory: its steps say so.
     async fn look_at_steps(&self, rows: &mut [NativeJob]) -> Result<()> {
-        let failed = rows.iter().filter(|row| row.state.text() == "FAILED" && row.muster_id().is_some());
+        let failed =
+            rows.iter().filter(|row| row.state.text() == "FAILED" && row.muster_id().is_some());
         let failed: Vec<String> = failed.map(|row| row.id.to_string()).collect();
         if failed.is_empty() {
             return Ok(());
@@ -321,8 +354,8 @@ impl Slurm {
             (None, Some(record)) => self.absent(job, record, &rows).await?,
             (None, None) => return Err(self.unknown(job).await),
         };
-        let element =
-            index.unwrap_or_else(|| view.elements.first().map_or(0, |element| element.element.index));
+        let element = index
+            .unwrap_or_else(|| view.elements.first().map_or(0, |element| element.element.index));
         let logs = record
             .as_ref()
             .map(|record| output::files(&records.dir(&record.id), element))
@@ -331,8 +364,13 @@ impl Slurm {
             job: view,
             now: self.now(),
             commands: record.as_ref().map(|record| record.commands.clone()),
-            files: record.as_ref().map(|record| record.files.clone()).filter(|files| !files.is_empty()),
-            workdir: record.map(|record| record.workdir).or_else(|| Some(rows.first()?.workdir.clone())),
+            files: record
+                .as_ref()
+                .map(|record| record.files.clone())
+                .filter(|files| !files.is_empty()),
+            workdir: record
+                .map(|record| record.workdir)
+                .or_else(|| Some(rows.first()?.workdir.clone())),
             logs: logs.iter().map(|path| path.display().to_string()).collect(),
             missing_output: Vec::new(),
             enforcement: Vec::new(),
@@ -364,12 +402,15 @@ impl Slurm {
         let (state, outcome) = match end {
             Some(0) => (State::Done, Outcome::Succeeded),
             Some(code) => {
-                let says = format!("ended with {code}, as its script noted; Slurm does not know it any more");
+                let says = format!(
+                    "ended with {code}, as its script noted; Slurm does not know it any more"
+                );
                 (State::Failed, Outcome::Native { state: "".into(), says: says.into(), code })
             }
-            None => {
-                (State::Unknown, Outcome::Native { state: "".into(), says: says.as_str().into(), code: 125 })
-            }
+            None => (
+                State::Unknown,
+                Outcome::Native { state: "".into(), says: says.as_str().into(), code: 125 },
+            ),
         };
         let element = ElementView {
             outcome: Some(outcome),
@@ -395,7 +436,8 @@ impl Slurm {
 
     /// Answers when the queue has changed.
     pub(super) async fn changes(&self, query: ChangesQuery) -> Result<Changes> {
-        let deadline = Instant::now() + Duration::from_secs(query.timeout_secs.unwrap_or(30).min(60));
+        let deadline =
+            Instant::now() + Duration::from_secs(query.timeout_secs.unwrap_or(30).min(60));
         loop {
             let whose = match self.watches_everybody.load(Ordering::Relaxed) {
                 true => Whose::All,
@@ -405,7 +447,8 @@ impl Slurm {
             let revision = revision(&rows);
             if query.after != Some(revision) || Instant::now() >= deadline || self.is_answered() {
                 // The list that follows is of these rows.
-                *self.seen.lock().expect("nobody panics with this lock") = Some((Instant::now(), rows));
+                *self.seen.lock().expect("nobody panics with this lock") =
+                    Some((Instant::now(), rows));
                 return Ok(Changes { revision, now: self.now() });
             }
             tokio::time::sleep(self.settings.look_again).await;
@@ -413,21 +456,24 @@ impl Slurm {
     }
 }
 
-/// What tells two looks at the queue apart. Rows in another order are the same queue: squeue sorts them, slurmrestd does not.
+/// What tells two looks at the queue apart. Rows in another order are the same queue: squeue sorts
+/// them, slurmrestd does not.
 fn revision(rows: &[NativeJob]) -> u64 {
     let mut rows: Vec<&NativeJob> = rows.iter().collect();
     rows.sort_by_key(|row| row.id);
     // The hasher has fixed keys: the same rows have the same number in every process.
     let mut hasher = DefaultHasher::new();
     for row in rows {
-        (row.id, row.state.text(), row.restarts, &row.array_tasks, &row.reason, &row.nodes).hash(&mut hasher);
+        (row.id, row.state.text(), row.restarts, &row.array_tasks, &row.reason, &row.nodes)
+            .hash(&mut hasher);
     }
     hasher.finish()
 }
 
 /// Adds what the accounting knows: rows that the controller has forgotten, and who cancelled a job.
 fn merge(rows: &mut Vec<NativeJob>, history: Vec<NativeJob>, now: Time) {
-    let known: BTreeMap<u64, usize> = rows.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
+    let known: BTreeMap<u64, usize> =
+        rows.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
     for mut old in history {
         // What came after the controller was asked is not one that it has lost.
         let is_settled = old.submitted.is_some_and(|submitted| now.since(submitted) > JUST_NOW);
@@ -454,7 +500,8 @@ fn newest(jobs: &mut Vec<JobView>, limit: u32) {
     });
 }
 
-/// Keeps the first rows: active jobs before waiting ones, and those before the newest that have ended. Returns how many there were.
+/// Keeps the first rows: active jobs before waiting ones, and those before the newest that have
+/// ended. Returns how many there were.
 fn bound(jobs: &mut Vec<JobView>, first: usize) -> u64 {
     let matched = jobs.len();
     let rank = |place: usize| match jobs[place].state {
@@ -480,7 +527,11 @@ mod tests {
 
     #[test]
     fn a_revision_is_of_the_jobs_and_not_of_their_order() {
-        let job = |id: u64, nodes: &str| NativeJob { id, nodes: nodes.to_owned(), ..NativeJob::default() };
+        let job = |id: u64, nodes: &str| NativeJob {
+            id,
+            nodes: nodes.to_owned(),
+            ..NativeJob::default()
+        };
         let rows = [job(7, "node1"), job(8, ""), job(9, "node2")];
         let [first, second, third] = rows.clone();
         assert_eq!(revision(&rows), revision(&[third.clone(), first.clone(), second]));

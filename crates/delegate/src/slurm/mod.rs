@@ -1,6 +1,6 @@
-//! Slurm behind the API's routes: each is answered with Slurm's own programs, run as the caller, so that limits, shares and places
-//! in the queue are the caller's own. The queue and the nodes are read through slurmrestd where one is named. Nothing is asked for that
-//! the route does not need.
+//! Slurm behind the API's routes: each is answered with Slurm's own programs, run as the caller, so
+//! that limits, shares and places in the queue are the caller's own. The queue and the nodes are
+//! read through slurmrestd where one is named. Nothing is asked for that the route does not need.
 
 mod accounts;
 mod act;
@@ -30,7 +30,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
-use muster_api::query::{AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, TimelineQuery};
+use muster_api::query::{
+    AttachQuery, ChangesQuery, ElementQuery, JobFilter, LogQuery, TimelineQuery,
+};
 use muster_api::routes::RouteId;
 use muster_api::types::{ActionRequest, BulkRequest, ErrorBody, SubmitRequest};
 use muster_api::{Answer, Call, Responder, Stay};
@@ -82,7 +84,8 @@ pub struct Slurm {
     withdrawn: watch::Sender<bool>,
     /// Jobs that were named by Muster's id, by the number under which they were shown.
     meant: Mutex<BTreeMap<u64, String>>,
-    /// The last list was not only of one's own jobs: who waits for changes waits for those of everybody.
+    /// The last list was not only of one's own jobs: who waits for changes waits for those of
+    /// everybody.
     watches_everybody: AtomicBool,
     /// What a watcher was told of last, and when.
     seen: Mutex<Option<(Instant, Vec<NativeJob>)>>,
@@ -154,12 +157,15 @@ impl Slurm {
         Ok(Records::new(self.settings.root.join(self.cluster().await?)))
     }
 
-    /// Answers a call. Who stays is answered once Slurm is: that it does not answer is said once, and so is that it does again.
+    /// Answers a call. Who stays is answered once Slurm is: that it does not answer is said once,
+    /// and so is that it does again.
     async fn patiently(&self, call: Call) -> Result<Answer> {
         loop {
             match self.route(call.clone()).await {
                 Err(refusal)
-                    if refusal.is_unavailable() && self.stay() != Stay::No && only_reads(call.route) =>
+                    if refusal.is_unavailable()
+                        && self.stay() != Stay::No
+                        && only_reads(call.route) =>
                 {
                     if !self.is_silent.swap(true, Ordering::Relaxed) {
                         (self.settings.warn)(&format!("{refusal}; asking again until it answers"));
@@ -179,14 +185,21 @@ impl Slurm {
     async fn route(&self, call: Call) -> Result<Answer> {
         let job = || {
             let name = call.name.as_deref().unwrap_or_default();
-            name.parse().map(JobId).map_err(|_| Refusal::invalid(format!("`{name}` is no job number")))
+            name.parse()
+                .map(JobId)
+                .map_err(|_| Refusal::invalid(format!("`{name}` is no job number")))
         };
-        let acted = async |verb| json(&self.act(job()?, read::<ActionRequest>(&call.body)?, verb).await?);
+        let acted =
+            async |verb| json(&self.act(job()?, read::<ActionRequest>(&call.body)?, verb).await?);
         match call.route {
             RouteId::Submit => json(&self.submit(read::<SubmitRequest>(&call.body)?).await?),
             RouteId::Jobs => json(&self.list(&read::<JobFilter>(&call.query)?).await?),
-            RouteId::Job => json(&self.detail(job()?, read::<ElementQuery>(&call.query)?.index).await?),
-            RouteId::Explain => json(&self.explain(job()?, read::<ElementQuery>(&call.query)?.index).await?),
+            RouteId::Job => {
+                json(&self.detail(job()?, read::<ElementQuery>(&call.query)?.index).await?)
+            }
+            RouteId::Explain => {
+                json(&self.explain(job()?, read::<ElementQuery>(&call.query)?.index).await?)
+            }
             RouteId::Nodes => json(&self.nodes().await?),
             RouteId::Queues => json(&self.queues().await?),
             RouteId::Usage => json(&self.usage().await?),
@@ -231,7 +244,9 @@ impl Responder for Slurm {
         index: Option<u32>,
         program: Vec<String>,
     ) -> BoxFuture<'_, std::result::Result<Vec<Vec<String>>, ErrorBody>> {
-        Box::pin(async move { self.everywhere(job, index, &program).await.map_err(ErrorBody::from) })
+        Box::pin(
+            async move { self.everywhere(job, index, &program).await.map_err(ErrorBody::from) },
+        )
     }
 }
 
@@ -244,9 +259,10 @@ fn only_reads(route: RouteId) -> bool {
 /// What Slurm does not do, or not through here.
 fn elsewhere(route: RouteId) -> Refusal {
     let (what, hint) = match route {
-        RouteId::Scale => {
-            ("a job of Slurm has the size that it was submitted with", "submit it again, larger or smaller")
-        }
+        RouteId::Scale => (
+            "a job of Slurm has the size that it was submitted with",
+            "submit it again, larger or smaller",
+        ),
         RouteId::SetQueues => {
             ("Slurm's accounts and QOS are set with sacctmgr", "`sacctmgr modify account …`")
         }
@@ -261,9 +277,10 @@ fn elsewhere(route: RouteId) -> Refusal {
         RouteId::Daemon | RouteId::StopDaemon => {
             ("there is no daemon: Slurm is asked directly", "leave out --on to reach one")
         }
-        RouteId::Saved => {
-            ("a job of Slurm says so by writing to $MUSTER_CHECKPOINT_FILE", "`muster logs` shows its output")
-        }
+        RouteId::Saved => (
+            "a job of Slurm says so by writing to $MUSTER_CHECKPOINT_FILE",
+            "`muster logs` shows its output",
+        ),
         _ => ("this is not done for jobs of Slurm yet", "Slurm's own programs do it"),
     };
     Refusal::refused(what).hint(hint)
@@ -274,5 +291,7 @@ fn read<T: DeserializeOwned>(value: &Value) -> Result<T> {
 }
 
 fn json<T: Serialize>(value: &T) -> Result<Answer> {
-    serde_json::to_vec(value).map(Answer::Json).map_err(|error| Refusal::internal(error.to_string()))
+    serde_json::to_vec(value)
+        .map(Answer::Json)
+        .map_err(|error| Refusal::internal(error.to_string()))
 }

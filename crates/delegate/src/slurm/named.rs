@@ -1,5 +1,5 @@
-//! Which job a number means. Slurm can lose a job and give its number to another; Muster's id it cannot give away. A name is resolved to the
-//! id, and what a number alone cannot tell is refused.
+//! Which job a number means. Slurm can lose a job and give its number to another; Muster's id it
+//! cannot give away. A name is resolved to the id, and what a number alone cannot tell is refused.
 
 use muster_backends::slurm::job::NativeJob;
 use muster_model::JobId;
@@ -20,7 +20,8 @@ pub(super) struct Meant {
     pub(super) record: Option<Record>,
     /// It was named by Muster's id, so that it is this job and no other.
     is_by_id: bool,
-    /// Another job that was acknowledged under this number before, and that has not ended, as far as is known.
+    /// Another job that was acknowledged under this number before, and that has not ended, as far
+    /// as is known.
     earlier: Option<Record>,
 }
 
@@ -36,7 +37,13 @@ impl Slurm {
         let id = self.meant.lock().expect("nobody panics with this lock").get(&asked.0).cloned();
         if let Some(record) = id.as_deref().and_then(|id| records.get(id)) {
             let present = record.number.unwrap_or(asked.0);
-            return Ok(Meant { asked, present, record: Some(record), is_by_id: true, earlier: None });
+            return Ok(Meant {
+                asked,
+                present,
+                record: Some(record),
+                is_by_id: true,
+                earlier: None,
+            });
         }
         let mut holders = records.holders(asked.0).into_iter();
         let record = holders.next();
@@ -45,12 +52,17 @@ impl Slurm {
         Ok(Meant { asked, present, record, is_by_id: false, earlier })
     }
 
-    /// Leaves of the controller's rows those of the job that is meant; none where Slurm has lost it. A number whose job has ended means
-    /// the one that has it today, for whoever only reads.
+    /// Leaves of the controller's rows those of the job that is meant; none where Slurm has lost
+    /// it. A number whose job has ended means the one that has it today, for whoever only reads.
     ///
     /// # Errors
     /// When the number alone may mean another job, too.
-    pub(super) async fn own_rows(&self, meant: &Meant, rows: &mut Vec<NativeJob>, acts: bool) -> Result<()> {
+    pub(super) async fn own_rows(
+        &self,
+        meant: &Meant,
+        rows: &mut Vec<NativeJob>,
+        acts: bool,
+    ) -> Result<()> {
         let Some(record) = &meant.record else { return Ok(()) };
         if let Some(earlier) = &meant.earlier {
             return Err(given_away(meant, earlier, &format!("`{}`", record.name)));
@@ -78,13 +90,16 @@ impl Slurm {
             rows.retain(|row| reconcile::is_of(row, record) && !reconcile::is_flushed(row, record));
         }
         // An accounting that keeps no comments knows it by number, name and instant.
-        for row in rows.iter_mut().filter(|row| row.muster_id().is_none() && reconcile::is_of(row, record)) {
+        for row in
+            rows.iter_mut().filter(|row| row.muster_id().is_none() && reconcile::is_of(row, record))
+        {
             row.comment = format!("muster:{}", record.id);
         }
         Ok(rows)
     }
 
-    /// Refuses what would be done to another job than the one that is meant; returns what the controller knows of it.
+    /// Refuses what would be done to another job than the one that is meant; returns what the
+    /// controller knows of it.
     pub(super) async fn present_rows(&self, meant: &Meant) -> Result<Vec<NativeJob>> {
         let mut rows = self.queue(Whose::Jobs(&[meant.present])).await?;
         self.own_rows(meant, &mut rows, true).await?;
@@ -92,12 +107,17 @@ impl Slurm {
     }
 
     /// The record of a job: by its number, else by the id that Slurm has in the job's comment.
-    pub(super) async fn record_of(&self, meant: &Meant, rows: &[NativeJob]) -> Result<Option<Record>> {
+    pub(super) async fn record_of(
+        &self,
+        meant: &Meant,
+        rows: &[NativeJob],
+    ) -> Result<Option<Record>> {
         let id = rows.iter().find_map(NativeJob::muster_id);
         match (&meant.record, id) {
             (Some(record), Some(id)) if record.id != id => Ok(self.records().await?.get(id)),
             (Some(record), _) => {
-                // A row without the id is of a job that Muster did not hand on, unless the accounting keeps no comments.
+                // A row without the id is of a job that Muster did not hand on, unless the
+                // accounting keeps no comments.
                 let is_other = rows.iter().any(|row| !reconcile::is_of(row, record));
                 Ok((!is_other).then(|| record.clone()))
             }

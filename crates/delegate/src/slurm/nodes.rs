@@ -22,7 +22,8 @@ impl Slurm {
         {
             return Ok(nodes);
         }
-        let text = self.tools().output("scontrol", &["--oneliner", "--details", "show", "node"]).await?;
+        let text =
+            self.tools().output("scontrol", &["--oneliner", "--details", "show", "node"]).await?;
         Ok(host::read(&text))
     }
 
@@ -31,7 +32,10 @@ impl Slurm {
         // The queue first: of nodes alone slurmrestd does not always say which cluster they are of.
         let (rows, hosts) = (self.with_devices(Whose::All).await?, self.hosts().await?);
         let held = held(&rows);
-        Ok(NodeList { now: self.now(), nodes: hosts.iter().map(|host| node(host, &held)).collect() })
+        Ok(NodeList {
+            now: self.now(),
+            nodes: hosts.iter().map(|host| node(host, &held)).collect(),
+        })
     }
 }
 
@@ -42,7 +46,9 @@ fn held(rows: &[NativeJob]) -> BTreeMap<(String, u16), ElementId> {
         let element = ElementId { job: JobId(row.job()), index: view::index(row) };
         let nodes = muster_spec::expand_names(&row.nodes).unwrap_or_default();
         for (node, gres) in nodes.iter().zip(&row.gres_by_node) {
-            held.extend(host::devices(gres).into_iter().map(|device| ((node.clone(), device), element)));
+            held.extend(
+                host::devices(gres).into_iter().map(|device| ((node.clone(), device), element)),
+            );
         }
     }
     held
@@ -69,9 +75,11 @@ fn node(host: &NativeNode, held: &BTreeMap<(String, u16), ElementId>) -> NodeVie
     NodeView {
         name: host.name.as_str().into(),
         up: !host.is_lost(),
-        drained: (host.is_drained() || host.is_lost()).then(|| match host.reason_and_who().as_str() {
-            "" => host.state.to_lowercase(),
-            reason => format!("{}: {reason}", host.state.to_lowercase()),
+        drained: (host.is_drained() || host.is_lost()).then(|| {
+            match host.reason_and_who().as_str() {
+                "" => host.state.to_lowercase(),
+                reason => format!("{}: {reason}", host.state.to_lowercase()),
+            }
         }),
         drain: None,
         cpus: CpuMilli(host.cpus.saturating_mul(1000)),

@@ -1,4 +1,5 @@
-//! Output of ranks, from the files that the script writes: `ELEMENT/ATTEMPT/rank-N.log` in the job's folder.
+//! Output of ranks, from the files that the script writes: `ELEMENT/ATTEMPT/rank-N.log` in the
+//! job's folder.
 
 use std::collections::BTreeMap;
 use std::io::{self, SeekFrom};
@@ -56,7 +57,8 @@ impl Slurm {
             path.exists().then_some(path)
         };
         let number = record.number.unwrap_or(job.0);
-        let target = if record.elements > 1 { format!("{number}_{index}") } else { number.to_string() };
+        let target =
+            if record.elements > 1 { format!("{number}_{index}") } else { number.to_string() };
         // 2. What there is, or all until the job has ended.
         if !query.follow {
             let Some(path) = find(&element) else {
@@ -81,9 +83,12 @@ impl Slurm {
 
     /// Nothing was written so far.
     fn silent(&self, job: JobId, dir: &Path, rank: u32) -> Refusal {
-        let refusal = Refusal::not_found(format!("rank {rank} of job {job} has written nothing so far"));
+        let refusal =
+            Refusal::not_found(format!("rank {rank} of job {job} has written nothing so far"));
         match batch_logs(dir).first() {
-            Some(path) => refusal.hint(format!("what Slurm said of its start is in {}", path.display())),
+            Some(path) => {
+                refusal.hint(format!("what Slurm said of its start is in {}", path.display()))
+            }
             None => refusal.hint(format!("`muster logs -f {job}` waits for it")),
         }
     }
@@ -123,7 +128,9 @@ impl Following {
                         chunk.truncate(length);
                         return Some((Ok(Bytes::from(chunk)), self));
                     }
-                    Err(error) => return Some((Err(error), Self { over: true, file: None, ..self })),
+                    Err(error) => {
+                        return Some((Err(error), Self { over: true, file: None, ..self }));
+                    }
                 }
             } else if self.over {
                 return None;
@@ -131,7 +138,8 @@ impl Following {
             // 2. What comes.
             tokio::time::sleep(LOOK).await;
             let open = self.file.as_ref().map(|(path, _)| path);
-            self.next = self.find.as_ref().and_then(|find| find()).filter(|path| Some(path) != open);
+            self.next =
+                self.find.as_ref().and_then(|find| find()).filter(|path| Some(path) != open);
             if self.file.is_none() {
                 self.open_next().await;
             }
@@ -150,7 +158,8 @@ impl Following {
         }
     }
 
-    /// Slurm no longer has it among those that wait or run. Silence of the controller is no answer: it is asked again.
+    /// Slurm no longer has it among those that wait or run. Silence of the controller is no answer:
+    /// it is asked again.
     async fn has_ended(&self) -> bool {
         let Some((tools, ended)) = &self.tools else { return true };
         // Those that follow other ranks of the job ask with this one.
@@ -160,14 +169,16 @@ impl Following {
         {
             return *has_ended;
         }
-        let has_ended =
-            match tools.output("squeue", &["--noheader", "--format=%T", "--jobs", &self.target]).await {
-                Ok(states) => states.trim().is_empty(),
-                Err(muster_backends::slurm::tool::ToolError::Failed { message, .. }) => {
-                    message.contains("Invalid job id")
-                }
-                Err(_) => false,
-            };
+        let has_ended = match tools
+            .output("squeue", &["--noheader", "--format=%T", "--jobs", &self.target])
+            .await
+        {
+            Ok(states) => states.trim().is_empty(),
+            Err(muster_backends::slurm::tool::ToolError::Failed { message, .. }) => {
+                message.contains("Invalid job id")
+            }
+            Err(_) => false,
+        };
         known.insert(self.target.clone(), (Instant::now(), has_ended));
         has_ended
     }
@@ -178,7 +189,8 @@ impl Following {
 pub(super) struct Ended(tokio::sync::Mutex<BTreeMap<String, (Instant, bool)>>);
 
 async fn open(path: &Path, query: &LogQuery) -> Result<File> {
-    let failed = |error: io::Error| Refusal::internal(format!("cannot read {}: {error}", path.display()));
+    let failed =
+        |error: io::Error| Refusal::internal(format!("cannot read {}: {error}", path.display()));
     let mut file = File::open(path).await.map_err(failed)?;
     let from = match (query.offset, query.tail) {
         (Some(offset), _) => offset,
@@ -203,8 +215,9 @@ fn tail(bytes: &[u8], lines: u32) -> u64 {
 /// Elements that have started, attempts of an element: folders that are numbers.
 pub(super) fn numbers(dir: &Path) -> Vec<u32> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut numbers: Vec<u32> =
-        entries.filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok())).collect();
+    let mut numbers: Vec<u32> = entries
+        .filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok()))
+        .collect();
     numbers.sort_unstable();
     numbers
 }
@@ -219,8 +232,10 @@ fn first_element(dir: &Path) -> u32 {
 
 /// Tasks on each node of the last start of an element, as its script marked it: `2(x3),1`.
 pub(super) fn tasks_by_node(dir: &Path, index: u32) -> Vec<u32> {
-    let text = std::fs::read_to_string(dir.join(index.to_string()).join("starts")).unwrap_or_default();
-    let last = text.lines().last().and_then(|line| line.split_whitespace().nth(4)).unwrap_or_default();
+    let text =
+        std::fs::read_to_string(dir.join(index.to_string()).join("starts")).unwrap_or_default();
+    let last =
+        text.lines().last().and_then(|line| line.split_whitespace().nth(4)).unwrap_or_default();
     let mut counts = Vec::new();
     for part in last.split(',') {
         let (count, times) = part.trim_end_matches(')').split_once("(x").unwrap_or((part, "1"));
@@ -234,8 +249,9 @@ pub(super) fn tasks_by_node(dir: &Path, index: u32) -> Vec<u32> {
 /// What the batch scripts themselves wrote.
 fn batch_logs(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut logs: Vec<PathBuf> =
-        entries.filter(|path| path.extension().is_some_and(|extension| extension == "log")).collect();
+    let mut logs: Vec<PathBuf> = entries
+        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .collect();
     logs.sort();
     logs
 }
@@ -245,7 +261,8 @@ pub(super) fn files(dir: &Path, index: u32) -> Vec<PathBuf> {
     let element = dir.join(index.to_string());
     let Some(attempt) = attempts(&element).last().copied() else { return batch_logs(dir) };
     let attempt = element.join(attempt.to_string());
-    let ranks = (0..).map(|rank| attempt.join(format!("rank-{rank}.log"))).take_while(|path| path.exists());
+    let ranks =
+        (0..).map(|rank| attempt.join(format!("rank-{rank}.log"))).take_while(|path| path.exists());
     ranks.chain(batch_logs(dir)).collect()
 }
 

@@ -1,7 +1,8 @@
-//! The rows of the queue: from the controller for what it still knows, from the accounting for what has ended. The controller is
-//! asked through slurmrestd where there is one, else with squeue, whose lines cost a small part of its JSON. Which devices a job holds
-//! squeue's lines do not say; scontrol is asked for that where somebody wants to know. An answer that cannot be read is an error, and
-//! never an empty queue.
+//! The rows of the queue: from the controller for what it still knows, from the accounting for what
+//! has ended. The controller is asked through slurmrestd where there is one, else with squeue,
+//! whose lines cost a small part of its JSON. Which devices a job holds squeue's lines do not say;
+//! scontrol is asked for that where somebody wants to know. An answer that cannot be read is an
+//! error, and never an empty queue.
 
 use std::fs::File;
 use std::io;
@@ -54,7 +55,8 @@ impl Slurm {
         Ok(of(self.look(whose).await?.rows, whose))
     }
 
-    /// The same with every index of its arrays: slurmrestd cuts long lists, as squeue does where it is not told otherwise.
+    /// The same with every index of its arrays: slurmrestd cuts long lists, as squeue does where it
+    /// is not told otherwise.
     pub(super) async fn in_full(&self, whose: Whose<'_>) -> Result<Vec<NativeJob>> {
         Ok(of(rows(&self.squeue(whose).await?)?, whose))
     }
@@ -66,7 +68,8 @@ impl Slurm {
         Ok(rows)
     }
 
-    /// Fills in the devices that jobs hold, where Slurm says so; how many they are stands in the rows anyway.
+    /// Fills in the devices that jobs hold, where Slurm says so; how many they are stands in the
+    /// rows anyway.
     pub(super) async fn fill_devices(&self, rows: &mut [NativeJob]) {
         let lacks = |row: &&mut NativeJob| {
             !row.nodes.is_empty()
@@ -95,7 +98,8 @@ impl Slurm {
         }
     }
 
-    /// The same for those who watch, as fresh as they look: all watchers of this user together ask once.
+    /// The same for those who watch, as fresh as they look: all watchers of this user together ask
+    /// once.
     pub(super) async fn watched(&self, whose: Whose<'_>) -> Result<Vec<NativeJob>> {
         let dir = self.settings.root.join(self.cluster().await?);
         let name = match whose {
@@ -103,7 +107,8 @@ impl Slurm {
             Whose::All | Whose::Jobs(_) => "watch-all",
         };
         let (shared, fresh) = (dir.join(name), self.settings.look_again);
-        let failed = |error: io::Error| Refusal::internal(format!("cannot share what squeue says: {error}"));
+        let failed =
+            |error: io::Error| Refusal::internal(format!("cannot share what squeue says: {error}"));
         if std::fs::create_dir_all(&dir).is_err() {
             return self.queue(whose).await;
         }
@@ -121,8 +126,10 @@ impl Slurm {
             return self.queue(whose).await;
         };
         // 2. An answer that is young enough is everybody's.
-        let age =
-            std::fs::metadata(&shared).and_then(|file| file.modified()).ok().and_then(|at| at.elapsed().ok());
+        let age = std::fs::metadata(&shared)
+            .and_then(|file| file.modified())
+            .ok()
+            .and_then(|at| at.elapsed().ok());
         if age.is_some_and(|age| age < fresh)
             && let Ok(text) = std::fs::read_to_string(&shared)
         {
@@ -130,11 +137,14 @@ impl Slurm {
         }
         let look = self.look(whose).await?;
         let new = dir.join(format!("{name}.new"));
-        std::fs::write(&new, &look.text).and_then(|()| std::fs::rename(&new, &shared)).map_err(failed)?;
+        std::fs::write(&new, &look.text)
+            .and_then(|()| std::fs::rename(&new, &shared))
+            .map_err(failed)?;
         Ok(of(look.rows, whose))
     }
 
-    /// What the controller says, through slurmrestd or squeue; either may say more than was asked for.
+    /// What the controller says, through slurmrestd or squeue; either may say more than was asked
+    /// for.
     async fn look(&self, whose: Whose<'_>) -> Result<Jobs> {
         if let Some(jobs) = self.by_rest(whose).await {
             return Ok(jobs);
@@ -155,15 +165,19 @@ impl Slurm {
 
     /// The slurmrestd to ask, and the cluster that it must be of.
     pub(super) async fn rest(&self) -> Option<(&Rest, &str)> {
-        let rest = self.settings.rest.as_ref().filter(|_| !self.rest_failed.load(Ordering::Relaxed))?;
+        let rest =
+            self.settings.rest.as_ref().filter(|_| !self.rest_failed.load(Ordering::Relaxed))?;
         Some((rest, self.cluster().await.ok()?))
     }
 
-    /// An answer of slurmrestd. One that fails is not asked again, so that nobody waits for it twice, and that is said once.
+    /// An answer of slurmrestd. One that fails is not asked again, so that nobody waits for it
+    /// twice, and that is said once.
     pub(super) fn heard<T>(&self, answer: std::result::Result<Option<T>, RestError>) -> Option<T> {
         answer.unwrap_or_else(|error| {
             if !self.rest_failed.swap(true, Ordering::Relaxed) {
-                (self.settings.warn)(&format!("slurmrestd: {error}; Slurm's programs are asked instead"));
+                (self.settings.warn)(&format!(
+                    "slurmrestd: {error}; Slurm's programs are asked instead"
+                ));
             }
             None
         })
@@ -198,11 +212,13 @@ impl Slurm {
         Err(Refusal::internal("squeue knows neither --Format nor --format"))
     }
 
-    /// What the accounting knows of the jobs with these numbers, or of the last days. What the controller says stands without it; that it
-    /// does not answer is said.
+    /// What the accounting knows of the jobs with these numbers, or of the last days. What the
+    /// controller says stands without it; that it does not answer is said.
     pub(super) async fn history(&self, whose: Whose<'_>, jobs: &[u64]) -> Vec<NativeJob> {
         let since = match whose {
-            _ if !jobs.is_empty() => return self.heard_accounting(self.accounted(jobs).await).rows(),
+            _ if !jobs.is_empty() => {
+                return self.heard_accounting(self.accounted(jobs).await).rows();
+            }
             Whose::User(user) => vec!["--starttime", HISTORY, "--user", user],
             Whose::All | Whose::Jobs(_) => vec!["--starttime", HISTORY, "--allusers"],
         };
@@ -242,7 +258,8 @@ impl Slurm {
     }
 
     async fn sacct(&self, which: &[&str]) -> std::result::Result<Vec<NativeJob>, ToolError> {
-        let (delimiter, format) = (format!("--delimiter={SEPARATOR}"), format!("--format={SACCT_FIELDS}"));
+        let (delimiter, format) =
+            (format!("--delimiter={SEPARATOR}"), format!("--format={SACCT_FIELDS}"));
         let asked = ["--parsable2", "--noheader", "--allocations", &delimiter, &format];
         Ok(job::from_sacct(&self.tools().output("sacct", &[&asked, which].concat()).await?))
     }
@@ -262,7 +279,8 @@ fn rows(text: &str) -> Result<Vec<NativeJob>> {
     }
 }
 
-/// Those that were asked for: slurmrestd knows no filter and says the jobs of everybody in every state.
+/// Those that were asked for: slurmrestd knows no filter and says the jobs of everybody in every
+/// state.
 fn of(mut rows: Vec<NativeJob>, whose: Whose<'_>) -> Vec<NativeJob> {
     match whose {
         Whose::User(user) => rows.retain(|row| row.user == user),

@@ -1,6 +1,8 @@
-//! Compares what was handed on with what Slurm knows. A controller that dies can lose a job that it acknowledged; then the accounting is
-//! asked, and the marks that the script makes when it starts and ends. Looking changes nothing. Handed on again is only what was
-//! acknowledged, never started and is known to no part of Slurm, and only by a client that waits for it or when asked (`requeue`).
+//! Compares what was handed on with what Slurm knows. A controller that dies can lose a job that it
+//! acknowledged; then the accounting is asked, and the marks that the script makes when it starts
+//! and ends. Looking changes nothing. Handed on again is only what was acknowledged, never started
+//! and is known to no part of Slurm, and only by a client that waits for it or when asked
+//! (`requeue`).
 
 use std::time::Duration;
 
@@ -11,11 +13,13 @@ use super::queue::{Accounting, Whose};
 use super::record::Record;
 use super::{Refusal, Result, Slurm, named};
 
-/// A submission that was never answered has this long to arrive: longer than a submission waits for its answer.
+/// A submission that was never answered has this long to arrive: longer than a submission waits for
+/// its answer.
 const ARRIVAL: Span = Span::from_secs(300);
 /// A client that waits hands a job on again so often at most.
 const MOST_TIMES: usize = 3;
-/// The accounting knows a job by number, name and instant where it keeps no comments; its clock may be another.
+/// The accounting knows a job by number, name and instant where it keeps no comments; its clock may
+/// be another.
 const SAME_INSTANT: Span = Span::from_secs(60);
 /// Between two looks through the marks of jobs that have ended.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(3600);
@@ -36,15 +40,22 @@ pub(super) enum Fate {
 }
 
 impl Slurm {
-    /// What has become of these jobs, which were read before the queue was; those in its rows are left out, and so are those that
-    /// were never acknowledged.
-    pub(super) async fn fates(&self, open: Vec<Record>, rows: &[NativeJob]) -> Result<Vec<(Record, Fate)>> {
+    /// What has become of these jobs, which were read before the queue was; those in its rows are
+    /// left out, and so are those that were never acknowledged.
+    pub(super) async fn fates(
+        &self,
+        open: Vec<Record>,
+        rows: &[NativeJob],
+    ) -> Result<Vec<(Record, Fate)>> {
         let records = self.records().await?;
-        let is_known = |record: &Record| rows.iter().any(|row| row.muster_id() == Some(record.id.as_str()));
-        let missing = open.into_iter().filter(|record| record.number.is_some() && !is_known(record));
+        let is_known =
+            |record: &Record| rows.iter().any(|row| row.muster_id() == Some(record.id.as_str()));
+        let missing =
+            open.into_iter().filter(|record| record.number.is_some() && !is_known(record));
         let (ended, missing): (Vec<Record>, Vec<Record>) =
             missing.partition(|record| records.has_noted_ends(record));
-        let mut fates: Vec<(Record, Fate)> = ended.into_iter().map(|record| (record, Fate::Ended)).collect();
+        let mut fates: Vec<(Record, Fate)> =
+            ended.into_iter().map(|record| (record, Fate::Ended)).collect();
         if missing.is_empty() {
             return Ok(fates);
         }
@@ -60,20 +71,28 @@ impl Slurm {
                     Some(row) if row.state.state(false).is_final() => Fate::Ended,
                     Some(row) if row.start.is_some() => Fate::Accounted,
                     _ if records.has_started(&record.id) => Fate::Started,
-                    // Also what still waits by the accounting: it hears only later that the controller has forgotten.
+                    // Also what still waits by the accounting: it hears only later that the
+                    // controller has forgotten.
                     _ => Fate::Lost,
                 }
             }
         };
         fates.extend(
-            missing.into_iter().map(|record| (fate(&record), record)).map(|(fate, record)| (record, fate)),
+            missing
+                .into_iter()
+                .map(|record| (fate(&record), record))
+                .map(|(fate, record)| (record, fate)),
         );
         Ok(fates)
     }
 
-    /// For a client that waits for these jobs: what has ended is marked so, and what Slurm lost before it started is handed on again.
-    /// True when the queue has changed by that.
-    pub(super) async fn keep_promises(&self, open: Vec<Record>, rows: &[NativeJob]) -> Result<bool> {
+    /// For a client that waits for these jobs: what has ended is marked so, and what Slurm lost
+    /// before it started is handed on again. True when the queue has changed by that.
+    pub(super) async fn keep_promises(
+        &self,
+        open: Vec<Record>,
+        rows: &[NativeJob],
+    ) -> Result<bool> {
         let records = self.records().await?;
         self.mark(&open, rows).await?;
         let mut has_changed = false;
@@ -130,7 +149,8 @@ impl Slurm {
         }
     }
 
-    /// Notes numbers that Slurm gave and no client heard, and closes what has ended, for jobs in the rows.
+    /// Notes numbers that Slurm gave and no client heard, and closes what has ended, for jobs in
+    /// the rows.
     async fn mark(&self, open: &[Record], rows: &[NativeJob]) -> Result<()> {
         let records = self.records().await?;
         for record in open {
@@ -147,7 +167,8 @@ impl Slurm {
         Ok(())
     }
 
-    /// Now and then, beside a submission: closes what has ended and what never arrived, so that lists need not look at it.
+    /// Now and then, beside a submission: closes what has ended and what never arrived, so that
+    /// lists need not look at it.
     pub(super) async fn tidy_records(&self) -> Result<()> {
         let records = self.records().await?;
         if !records.is_due_to_look(BETWEEN_LOOKS) {
@@ -156,7 +177,8 @@ impl Slurm {
         let (open, now) = (records.open(), self.now());
         let rows = self.queue(Whose::User(self.settings.user.as_str())).await?;
         self.mark(&open, &rows).await?;
-        let is_in = |record: &Record| rows.iter().any(|row| row.muster_id() == Some(record.id.as_str()));
+        let is_in =
+            |record: &Record| rows.iter().any(|row| row.muster_id() == Some(record.id.as_str()));
         let unheard = open.iter().filter(|record| record.number.is_none() && !is_in(record));
         for record in unheard.filter(|record| has_had_its_time(record, now)) {
             records.close(&record.id);
@@ -182,10 +204,14 @@ pub(super) fn is_of(row: &NativeJob, record: &Record) -> bool {
     }
 }
 
-/// True when this row of the accounting says no more of a job than that the controller forgot it: a controller that starts without its
-/// state has all that is open noted as cancelled, by no one and without a start. Slurm itself cancels jobs so that depend on others.
+/// True when this row of the accounting says no more of a job than that the controller forgot it: a
+/// controller that starts without its state has all that is open noted as cancelled, by no one and
+/// without a start. Slurm itself cancels jobs so that depend on others.
 pub(super) fn is_flushed(row: &NativeJob, record: &Record) -> bool {
-    record.is_plain && row.state.text() == "CANCELLED" && row.cancelled_by.is_none() && row.start.is_none()
+    record.is_plain
+        && row.state.text() == "CANCELLED"
+        && row.cancelled_by.is_none()
+        && row.start.is_none()
 }
 
 fn has_had_its_time(record: &Record, now: Time) -> bool {

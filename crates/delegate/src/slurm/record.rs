@@ -1,5 +1,6 @@
-//! What is kept of a job that was handed on: its script, its number, and its output, in a folder by Muster's own id. Slurm may lose
-//! a job that it has acknowledged, and give its number to another; the id it cannot give away.
+//! What is kept of a job that was handed on: its script, its number, and its output, in a folder by
+//! Muster's own id. Slurm may lose a job that it has acknowledged, and give its number to another;
+//! the id it cannot give away.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -28,7 +29,8 @@ pub(super) struct Record {
     pub(super) name: String,
     /// How many elements.
     pub(super) elements: u32,
-    /// Its roles in order of ranks, with their tasks: Slurm knows numbers of components, of which one may hold several roles.
+    /// Its roles in order of ranks, with their tasks: Slurm knows numbers of components, of which
+    /// one may hold several roles.
     #[serde(default)]
     pub(super) roles: Vec<(String, u32)>,
     /// When it was handed on.
@@ -58,7 +60,8 @@ const SCRIPT: &str = "script.sh";
 const NUMBERS: &str = "by-number";
 /// Jobs that have not ended, as far as is known: an empty file each, by id.
 const OPEN: &str = "open";
-/// In the folder of a job: its submission was withdrawn before it was acknowledged. A script that finds it runs nothing.
+/// In the folder of a job: its submission was withdrawn before it was acknowledged. A script that
+/// finds it runs nothing.
 const WITHDRAWN: &str = "withdrawn";
 /// When marks of jobs that have ended were last looked through.
 const LOOKED: &str = "looked";
@@ -89,8 +92,8 @@ impl Records {
         std::fs::write(self.root.join(OPEN).join(&record.id), b"")
     }
 
-    /// Held by who hands a job on, so that nobody else does at the same time; dropped with what is returned. Where the file system
-    /// keeps no locks there is none.
+    /// Held by who hands a job on, so that nobody else does at the same time; dropped with what is
+    /// returned. Where the file system keeps no locks there is none.
     pub(super) async fn lock(&self, id: &str) -> Option<std::fs::File> {
         let path = self.dir(id).join("submit.lock");
         let lock = tokio::task::spawn_blocking(move || {
@@ -115,14 +118,17 @@ impl Records {
     /// True when the script of every element noted its end, and none is to run again.
     pub(super) fn has_noted_ends(&self, record: &Record) -> bool {
         let has_ended = |element: &u32| {
-            let ends = std::fs::read_to_string(self.dir(&record.id).join(element.to_string()).join("ends"));
+            let ends = std::fs::read_to_string(
+                self.dir(&record.id).join(element.to_string()).join("ends"),
+            );
             ends.is_ok_and(|ends| ends.lines().last().is_some_and(|line| line != AGAIN))
         };
         let elements = super::output::numbers(&self.dir(&record.id));
         elements.len() >= record.elements as usize && elements.iter().all(has_ended)
     }
 
-    /// Notes that a submission was withdrawn: should it arrive all the same, its script runs nothing.
+    /// Notes that a submission was withdrawn: should it arrive all the same, its script runs
+    /// nothing.
     pub(super) fn withdraw(&self, id: &str) -> io::Result<()> {
         write(&self.dir(id).join(WITHDRAWN), b"", 0o600)?;
         self.close(id);
@@ -132,8 +138,10 @@ impl Records {
     /// True once in a while: marks of jobs that have ended are due to be looked through.
     pub(super) fn is_due_to_look(&self, between: std::time::Duration) -> bool {
         let path = self.root.join(LOOKED);
-        let age =
-            std::fs::metadata(&path).and_then(|file| file.modified()).ok().and_then(|at| at.elapsed().ok());
+        let age = std::fs::metadata(&path)
+            .and_then(|file| file.modified())
+            .ok()
+            .and_then(|at| at.elapsed().ok());
         age.is_none_or(|age| age >= between) && write(&path, b"", 0o600).is_ok()
     }
 
@@ -177,11 +185,13 @@ impl Records {
 
     /// How an element ended last, as its script noted.
     pub(super) fn noted_code(&self, id: &str, element: u32) -> Option<i32> {
-        let ends = std::fs::read_to_string(self.dir(id).join(element.to_string()).join("ends")).ok()?;
+        let ends =
+            std::fs::read_to_string(self.dir(id).join(element.to_string()).join("ends")).ok()?;
         ends.lines().rfind(|line| *line != AGAIN)?.split_once(' ')?.1.trim().parse().ok()
     }
 
-    /// Lets an element run again that has ended well: its script takes a start after that for one that nobody asked for.
+    /// Lets an element run again that has ended well: its script takes a start after that for one
+    /// that nobody asked for.
     pub(super) fn run_again(&self, record: &Record, index: Option<u32>) {
         let dir = self.dir(&record.id);
         let elements = index.map_or_else(|| super::output::numbers(&dir), |index| vec![index]);
@@ -207,7 +217,9 @@ impl Records {
         let path = self.root.join(NUMBERS).join(number.to_string());
         let ids = std::fs::read_to_string(path).unwrap_or_default();
         let records = ids.lines().rev().filter_map(|id| self.get(id.trim()));
-        records.filter(|record| record.number == Some(number) || record.before.contains(&number)).collect()
+        records
+            .filter(|record| record.number == Some(number) || record.before.contains(&number))
+            .collect()
     }
 
     /// The last one that was given this number; it may have another by now.
@@ -220,8 +232,12 @@ impl Records {
 fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     use std::io::Write as _;
     let new = path.with_extension("new");
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(mode)
+        .open(&new)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(new, path)
@@ -266,7 +282,10 @@ mod tests {
         // Both are open until they are closed.
         assert_eq!(records.open().len(), 2);
         records.close("a1");
-        assert_eq!(records.open().iter().map(|record| record.id.as_str()).collect::<Vec<_>>(), ["b2"]);
+        assert_eq!(
+            records.open().iter().map(|record| record.id.as_str()).collect::<Vec<_>>(),
+            ["b2"]
+        );
         assert!(!records.has_started("b2"));
         std::fs::create_dir(records.dir("b2").join("0")).unwrap();
         std::fs::write(records.dir("b2").join("0/starts"), "7 1 0 node1 1\n").unwrap();

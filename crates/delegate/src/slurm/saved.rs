@@ -1,5 +1,6 @@
-//! Saved progress: who is asked for it, and what was answered. A rank answers by writing to its file in the job's folder, which every
-//! node sees; that it has changed since the request is the evidence, by the file's own clock alone.
+//! Saved progress: who is asked for it, and what was answered. A rank answers by writing to its
+//! file in the job's folder, which every node sees; that it has changed since the request is the
+//! evidence, by the file's own clock alone.
 
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
@@ -76,12 +77,15 @@ impl Slurm {
         let running: Vec<_> = running.filter(|element| wanted(element.element.index)).collect();
         let only = "only what runs can save its progress; `muster ps` shows what does";
         if running.is_empty() && view.state.is_final() {
-            return Err(Refusal::refused(format!("job {job} has ended: {}", view.state.word())).hint(only));
+            return Err(
+                Refusal::refused(format!("job {job} has ended: {}", view.state.word())).hint(only)
+            );
         }
         if running.is_empty() {
             return Err(Refusal::refused(format!("job {job} does not run")).hint(only));
         }
-        // 2. Slurm says that an element runs before its nodes are ready and its script has begun, which could not hear it.
+        // 2. Slurm says that an element runs before its nodes are ready and its script has begun,
+        //    which could not hear it.
         let dir = self.records().await?.dir(&record.id);
         let has_begun = |element: &&ElementView| has_begun(&folder(&dir, element), element.attempt);
         let running: Vec<_> = running.into_iter().filter(has_begun).collect();
@@ -99,7 +103,8 @@ impl Slurm {
         for element in running {
             let dir = folder(&dir, element);
             let before = (0..ranks).map(|rank| stamp(&file(&dir, rank))).collect();
-            let asked = Asked { dir, attempt: element.attempt, at, until: at + checkpoint.lead, before };
+            let asked =
+                Asked { dir, attempt: element.attempt, at, until: at + checkpoint.lead, before };
             requests
                 .keep(asked)
                 .map_err(|error| Refusal::internal(format!("the request is not noted: {error}")))?;
@@ -120,7 +125,8 @@ impl Slurm {
     }
 }
 
-/// Requests that nobody has heard yet. Where they end so, what was asked before them is what is asked.
+/// Requests that nobody has heard yet. Where they end so, what was asked before them is what is
+/// asked.
 #[derive(Default)]
 struct Requests(Vec<(Asked, Option<Asked>)>);
 
@@ -180,7 +186,8 @@ pub(super) fn fill(records: &Records, record: &Record, view: &mut JobView) {
     for element in &mut view.elements {
         let dir = folder(&records.dir(&record.id), element);
         element.checkpoint = saved(&dir, ranks);
-        let asked = Asked::of(&dir).filter(|asked| asked.attempt == element.attempt && !asked.is_answered());
+        let asked = Asked::of(&dir)
+            .filter(|asked| asked.attempt == element.attempt && !asked.is_answered());
         element.checkpoint_asked = asked.map(|asked| CheckpointAskedView {
             at: asked.at,
             until: asked.until,
@@ -225,12 +232,17 @@ fn stamp(path: &Path) -> Option<Stamp> {
 /// The oldest of the ranks' last words, once all have said one.
 fn saved(dir: &Path, ranks: usize) -> Option<CheckpointView> {
     let paths = (0..ranks).map(|rank| file(dir, rank));
-    let words: Option<Vec<(Stamp, PathBuf)>> = paths.map(|path| Some((stamp(&path)?, path))).collect();
+    let words: Option<Vec<(Stamp, PathBuf)>> =
+        paths.map(|path| Some((stamp(&path)?, path))).collect();
     let (stamp, path) = words?.into_iter().min_by_key(|(stamp, _)| stamp.modified)?;
     let (secs, nanos) = stamp.modified;
     let at = secs.saturating_mul(1000).saturating_add(nanos / 1_000_000);
     let at = Time(u64::try_from(at).unwrap_or_default());
-    Some(CheckpointView { at, label: label(&path).unwrap_or_default(), attempt: attempt(dir, secs) })
+    Some(CheckpointView {
+        at,
+        label: label(&path).unwrap_or_default(),
+        attempt: attempt(dir, secs),
+    })
 }
 
 /// The last line.
@@ -245,7 +257,8 @@ fn label(path: &Path) -> io::Result<String> {
     Ok(line[..line.floor_char_boundary(LABEL_BYTES)].to_owned())
 }
 
-/// Attempts with the second in which each began, as the script noted its starts: number, attempt, second.
+/// Attempts with the second in which each began, as the script noted its starts: number, attempt,
+/// second.
 fn starts(dir: &Path) -> Vec<(u32, i64)> {
     let starts = std::fs::read_to_string(dir.join("starts")).unwrap_or_default();
     let start = |line: &str| {
@@ -277,7 +290,8 @@ mod tests {
         let dir = dir.path();
         let ask = |ranks| {
             let before = (0..ranks).map(|rank| stamp(&file(dir, rank))).collect();
-            let asked = Asked { dir: dir.to_owned(), attempt: 2, at: Time(1), until: Time(9), before };
+            let asked =
+                Asked { dir: dir.to_owned(), attempt: 2, at: Time(1), until: Time(9), before };
             asked.keep().unwrap();
             Asked::of(dir).unwrap()
         };

@@ -1,6 +1,7 @@
-//! What would start a job now, tried on our own engine: Slurm's nodes, what runs on them and until when, and whoever is before the job are
-//! fed to it, and it tries the changes. Of limits it is told how many GPUs they leave. Nothing is claimed where its picture is not Slurm's:
-//! reservations it does not see.
+//! What would start a job now, tried on our own engine: Slurm's nodes, what runs on them and until
+//! when, and whoever is before the job are fed to it, and it tries the changes. Of limits it is
+//! told how many GPUs they leave. Nothing is claimed where its picture is not Slurm's: reservations
+//! it does not see.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use muster_model::job::{GpuRequest, Resources, TaskGroup};
 use muster_model::queue::Backfill;
 use muster_model::view::Change;
 use muster_model::{
-    Attempt, AttemptId, Bytes, CpuMilli, Decision, Device, DeviceSet, ElementId, Event, GpuMilli, JobId,
-    JobSpec, NodeId, NodeSpec, Plan, QueueTree, Span, TaskPlacement, Time,
+    Attempt, AttemptId, Bytes, CpuMilli, Decision, Device, DeviceSet, ElementId, Event, GpuMilli,
+    JobId, JobSpec, NodeId, NodeSpec, Plan, QueueTree, Span, TaskPlacement, Time,
 };
 
 use super::headroom::Bound;
@@ -22,8 +23,8 @@ use super::headroom::Bound;
 const MOST_AHEAD: usize = 200;
 const MINUTE: Span = Span::from_secs(60);
 
-/// Changes of which each alone would start the job now. `ahead` are those who wait before it, the first first; `bound` is what
-/// a limit leaves it, where one keeps it.
+/// Changes of which each alone would start the job now. `ahead` are those who wait before it, the
+/// first first; `bound` is what a limit leaves it, where one keeps it.
 pub(super) fn sooner(
     row: &NativeJob,
     bound: Option<Bound>,
@@ -36,10 +37,13 @@ pub(super) fn sooner(
     let shares = |partition: &str| row.partition.split(',').any(|own| own == partition);
     let of_its: Vec<&NativeNode> = hosts
         .iter()
-        .filter(|host| host.takes_work() && host.partitions.iter().any(|partition| shares(partition)))
+        .filter(|host| {
+            host.takes_work() && host.partitions.iter().any(|partition| shares(partition))
+        })
         .collect();
     let Some(mut picture) = Picture::of(&of_its, now) else { return Vec::new() };
-    let is_there = all.iter().filter(|other| !other.nodes.is_empty() && !other.state.state(false).is_final());
+    let is_there =
+        all.iter().filter(|other| !other.nodes.is_empty() && !other.state.state(false).is_final());
     if !is_there.into_iter().all(|other| picture.place(other)) || !picture.is_of(&of_its) {
         return Vec::new();
     }
@@ -50,22 +54,31 @@ pub(super) fn sooner(
     }
     // Planned starts of theirs are what a shorter job could end before.
     picture.engine.plan(now);
-    // 3. The changes that it would start with. If it would start as it is, Slurm knows a reason that the engine does not.
+    // 3. The changes that it would start with. If it would start as it is, Slurm knows a reason
+    //    that the engine does not.
     let Some(spec) = asked(row) else { return Vec::new() };
     // What is planned by Slurm itself is not to be reached either.
     let planned = ahead.iter().filter_map(|other| other.start).min().map(|start| start.since(now));
     let found = match bound {
-        None => picture.changes(&spec).into_iter().filter_map(|change| ends_before(change, None)).collect(),
+        None => picture
+            .changes(&spec)
+            .into_iter()
+            .filter_map(|change| ends_before(change, None))
+            .collect(),
         Some(bound) => {
             let tried = within(&spec, bound);
             tried.iter().filter_map(|(spec, change)| picture.with(spec, change)).collect::<Vec<_>>()
         }
     };
-    found.into_iter().filter_map(|change| ends_before(change, planned.or(Some(Span(u64::MAX))))).collect()
+    found
+        .into_iter()
+        .filter_map(|change| ends_before(change, planned.or(Some(Span(u64::MAX)))))
+        .collect()
 }
 
-/// A time limit in whole minutes, as Slurm counts, that ends a minute before what comes then: it keeps nodes from the minute of a planned start
-/// on, and looks at the queue now and then. Without an instant, before the end of the limit itself.
+/// A time limit in whole minutes, as Slurm counts, that ends a minute before what comes then: it
+/// keeps nodes from the minute of a planned start on, and looks at the queue now and then. Without
+/// an instant, before the end of the limit itself.
 fn ends_before(change: Change, then: Option<Span>) -> Option<Change> {
     let Change::TimeLimit { limit } = change else { return Some(change) };
     let limit = limit.0.min(then.unwrap_or(limit).0.saturating_sub(MINUTE.0)) / MINUTE.0 * MINUTE.0;
@@ -94,7 +107,8 @@ fn within(spec: &JobSpec, bound: Bound) -> Vec<(JobSpec, Change)> {
         let change = Change::GpusPerTask { gpus: fewer, per_node: Some(fewer) };
         Some((JobSpec { groups: vec![group], ..spec.clone() }, change))
     };
-    let shorter = |limit| (JobSpec { time_limit: Some(limit), ..spec.clone() }, Change::TimeLimit { limit });
+    let shorter =
+        |limit| (JobSpec { time_limit: Some(limit), ..spec.clone() }, Change::TimeLimit { limit });
     match bound {
         Bound::Gpus(gpus) => {
             let found = [fewer_nodes(gpus.checked_div(each)), fewer_gpus(gpus.checked_div(nodes))];
@@ -137,7 +151,8 @@ impl Picture {
         Some(job)
     }
 
-    /// Puts a job where Slurm has it. False when that does not fit: then this is another cluster than Slurm's.
+    /// Puts a job where Slurm has it. False when that does not fit: then this is another cluster
+    /// than Slurm's.
     fn place(&mut self, row: &NativeJob) -> bool {
         // 1. Its part on each node that is looked at.
         let names = muster_spec::expand_names(&row.nodes).unwrap_or_default();
@@ -146,19 +161,30 @@ impl Picture {
         let mut placement = Vec::new();
         for (at, name) in names.iter().enumerate() {
             let Some(node) = self.nodes.get(name) else { continue };
-            let numbers = row.gres_by_node.get(at).map(|gres| host::devices(gres)).unwrap_or_default();
+            let numbers =
+                row.gres_by_node.get(at).map(|gres| host::devices(gres)).unwrap_or_default();
             let devices: DeviceSet = numbers.iter().map(|number| usize::from(*number)).collect();
             let gpus = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
             let share = GpuMilli(if gpus > 0 { 1000 } else { 0 });
-            placement.push(TaskPlacement { group: groups.len() as u16, node: *node, devices, share });
-            groups.push(TaskGroup::of(name.as_str(), 1, part(row.cpus, &row.tres_held, gpus, count)));
+            placement.push(TaskPlacement {
+                group: groups.len() as u16,
+                node: *node,
+                devices,
+                share,
+            });
+            groups.push(TaskGroup::of(
+                name.as_str(),
+                1,
+                part(row.cpus, &row.tres_held, gpus, count),
+            ));
         }
         if groups.is_empty() {
             return true;
         }
         // 2. As the start of a job that has so long to run as it still may.
         let rest = row.end.map(|end| Span(end.0.saturating_sub(self.now.0).max(1000)));
-        let spec = JobSpec { time_limit: rest, ..JobSpec::plain(row.name.as_str(), "slurm", groups) };
+        let spec =
+            JobSpec { time_limit: rest, ..JobSpec::plain(row.name.as_str(), "slurm", groups) };
         let Some(job) = self.submit(spec) else { return false };
         let id = AttemptId { element: ElementId { job, index: 0 }, attempt: Attempt(1) };
         let start = Decision::Start { id, placement: placement.into(), backfilled: false };
@@ -190,7 +216,8 @@ impl Picture {
         if explained.reasons.is_empty() && explained.eta.is_some_and(|eta| eta.start <= self.now) {
             return Some(change.clone());
         }
-        let is_kind = |other: &Change| std::mem::discriminant(other) == std::mem::discriminant(change);
+        let is_kind =
+            |other: &Change| std::mem::discriminant(other) == std::mem::discriminant(change);
         explained.sooner.into_iter().find(is_kind).and_then(|change| ends_before(change, None))
     }
 
@@ -199,7 +226,8 @@ impl Picture {
         let views = self.engine.nodes();
         hosts.iter().all(|host| {
             let view = views.iter().find(|view| view.name.as_str() == host.name);
-            let used = view.map(|view| view.devices.iter().filter(|device| device.used.0 > 0).count());
+            let used =
+                view.map(|view| view.devices.iter().filter(|device| device.used.0 > 0).count());
             used == Some((host.gpu_count() - host.gpus_free()) as usize)
         })
     }
@@ -213,7 +241,8 @@ fn node(host: &NativeNode) -> NodeSpec {
         is_virtual: true,
         slice_of: None,
     };
-    let of_kind = |(kind, count): &(String, u32)| std::iter::repeat_n(device(kind), *count as usize);
+    let of_kind =
+        |(kind, count): &(String, u32)| std::iter::repeat_n(device(kind), *count as usize);
     NodeSpec {
         name: host.name.as_str().into(),
         devices: host.gpus.iter().flat_map(of_kind).take(DeviceSet::MAX_DEVICES).collect(),
@@ -242,12 +271,16 @@ fn asked(row: &NativeJob) -> Option<JobSpec> {
     if !gpus.is_multiple_of(nodes) {
         return None;
     }
-    let mut group = TaskGroup::of("main", nodes, part(row.cpus, &row.tres_asked, gpus / nodes, nodes));
+    let mut group =
+        TaskGroup::of("main", nodes, part(row.cpus, &row.tres_asked, gpus / nodes, nodes));
     group.tasks_per_node = Some(1);
     let kind = |part: &str| Some(part.strip_prefix("gres/gpu:")?.split('=').next()?.to_owned());
     group.task.gpu.models =
         row.tres_asked.split(',').filter_map(kind).map(|kind| kind.as_str().into()).collect();
-    Some(JobSpec { time_limit: row.time_limit, ..JobSpec::plain(row.name.as_str(), "slurm", vec![group]) })
+    Some(JobSpec {
+        time_limit: row.time_limit,
+        ..JobSpec::plain(row.name.as_str(), "slurm", vec![group])
+    })
 }
 
 #[cfg(test)]
@@ -320,14 +353,16 @@ mod tests {
     #[test]
     fn a_shorter_job_ends_before_those_before_it_start() {
         let first = NativeJob { id: 8, ..waiting(4, 5) };
-        let changes = sooner(&waiting(2, 5), None, &[running(), first.clone()], &[&first], &hosts(2), NOW);
+        let changes =
+            sooner(&waiting(2, 5), None, &[running(), first.clone()], &[&first], &hosts(2), NOW);
         let [Change::TimeLimit { limit }] = changes.as_slice() else { panic!("{changes:?}") };
         assert!(
             limit.0.is_multiple_of(60_000) && (HOUR - 180_000..=HOUR - 60_000).contains(&limit.0),
             "{limit}"
         );
         // Slurm has planned it for earlier than the engine has.
-        let sooner_planned = NativeJob { start: Some(Time(NOW.0 + HOUR / 2 + 30_000)), ..first.clone() };
+        let sooner_planned =
+            NativeJob { start: Some(Time(NOW.0 + HOUR / 2 + 30_000)), ..first.clone() };
         let changes = sooner(
             &waiting(2, 5),
             None,
@@ -339,14 +374,18 @@ mod tests {
         assert_eq!(changes, [Change::TimeLimit { limit: Span(HOUR / 2 - 60_000) }]);
         // Who waits for more than room does not stand in its way.
         let held = NativeJob { reason: "QOSMaxGRESPerUser".to_owned(), ..first };
-        assert_eq!(sooner(&waiting(2, 5), None, &[running(), held.clone()], &[&held], &hosts(2), NOW), []);
+        assert_eq!(
+            sooner(&waiting(2, 5), None, &[running(), held.clone()], &[&held], &hosts(2), NOW),
+            []
+        );
     }
 
     #[test]
     fn a_job_that_a_limit_keeps_is_made_as_small_as_the_limit_and_the_nodes_want() {
         // 32 GPUs are asked for, 16 are free on two nodes.
-        let changes =
-            |left| sooner(&waiting(4, 5), Some(Bound::Gpus(left)), &[running()], &[], &hosts(2), NOW);
+        let changes = |left| {
+            sooner(&waiting(4, 5), Some(Bound::Gpus(left)), &[running()], &[], &hosts(2), NOW)
+        };
         assert_eq!(changes(10), [Change::Nodes { nodes: 1 }]);
         assert_eq!(changes(24), [Change::Nodes { nodes: 2 }]);
         assert_eq!(changes(3), []);
@@ -359,7 +398,14 @@ mod tests {
     fn a_time_limit_that_is_too_long_is_cut_to_what_is_allowed_or_planned() {
         let changes = |first: &NativeJob| {
             let all = [running(), first.clone()];
-            sooner(&waiting(2, 5), Some(Bound::Time(Span(HOUR / 3))), &all, &[first], &hosts(2), NOW)
+            sooner(
+                &waiting(2, 5),
+                Some(Bound::Time(Span(HOUR / 3))),
+                &all,
+                &[first],
+                &hosts(2),
+                NOW,
+            )
         };
         let first = NativeJob { id: 8, ..waiting(4, 5) };
         assert_eq!(changes(&first), [Change::TimeLimit { limit: Span(HOUR / 3) }]);

@@ -1,5 +1,6 @@
-//! Submission: text in, numbers of Slurm out; all documents of a request or none. Each becomes one native job, submitted as the
-//! caller, with Muster's id in its comment: what was acknowledged and lost can be told from what never arrived.
+//! Submission: text in, numbers of Slurm out; all documents of a request or none. Each becomes one
+//! native job, submitted as the caller, with Muster's id in its comment: what was acknowledged and
+//! lost can be told from what never arrived.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
@@ -20,7 +21,8 @@ use super::{Refusal, Result, Slurm};
 /// How long a submission waits for a controller that does not answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long a call that is under way may take after its user withdrew the submission: a controller that is there answers sooner.
+/// How long a call that is under way may take after its user withdrew the submission: a controller
+/// that is there answers sooner.
 const AFTER_WITHDRAWAL: Duration = Duration::from_secs(5);
 
 /// Characters of an id: enough of the request's key to be the only one, and the document's place.
@@ -39,12 +41,15 @@ impl Slurm {
     pub(super) async fn submit(&self, request: SubmitRequest) -> Result<SubmitResponse> {
         // 1. Text to checked jobs.
         let nowhere = QueueName::from("default");
-        let documents = muster_spec::parse(&request.source, request.file.as_deref(), &request.overrides)?;
+        let documents =
+            muster_spec::parse(&request.source, request.file.as_deref(), &request.overrides)?;
         let site = Site::unknown(self.settings.user.clone(), &nowhere);
         let checked = muster_spec::check_all(&documents, &site)?;
         if request.interactive {
             return Err(Refusal::refused("a terminal from its start on is not had through sbatch")
-                .hint("submit it without -it, and `muster attach JOB` once it runs; or `srun --pty`"));
+                .hint(
+                    "submit it without -it, and `muster attach JOB` once it runs; or `srun --pty`",
+                ));
         }
         let now = self.now();
         let mut ready: Vec<Ready> = checked
@@ -101,8 +106,11 @@ impl Slurm {
         };
         script::render(&source).map_err(|unfit| {
             let what: Vec<&str> = unfit.iter().map(|one| one.what.as_str()).collect();
-            let refusal =
-                Refusal::refused(format!("Slurm cannot have `{}` as it is: {}", spec.name, what.join("; ")));
+            let refusal = Refusal::refused(format!(
+                "Slurm cannot have `{}` as it is: {}",
+                spec.name,
+                what.join("; ")
+            ));
             unfit.iter().fold(refusal, |refusal, one| refusal.hint(one.hint.clone()))
         })
     }
@@ -130,11 +138,19 @@ impl Slurm {
             before: Vec::new(),
             name: one.spec.name.to_string(),
             elements: elements(&one.spec),
-            roles: one.spec.groups.iter().map(|group| (group.name.to_string(), group.min_tasks)).collect(),
+            roles: one
+                .spec
+                .groups
+                .iter()
+                .map(|group| (group.name.to_string(), group.min_tasks))
+                .collect(),
             submitted: now,
             commands: commands(&one.checked.commands),
             workdir: one.workdir.clone(),
-            files: one.checked.files.map(|file| Path::new(&one.workdir).join(file).display().to_string()),
+            files: one
+                .checked
+                .files
+                .map(|file| Path::new(&one.workdir).join(file).display().to_string()),
             without: overruling(&script.options).into_iter().map(str::to_owned).collect(),
             is_plain: one.spec.after.is_empty()
                 && one.checked.after_documents.is_empty()
@@ -142,8 +158,11 @@ impl Slurm {
             checkpoint: one.spec.checkpoint,
         };
         let kept = |error: std::io::Error| {
-            Refusal::internal(format!("cannot write into {}: {error}", records.dir(&one.id).display()))
-                .hint("$MUSTER_HOME names another folder; every node must see it")
+            Refusal::internal(format!(
+                "cannot write into {}: {error}",
+                records.dir(&one.id).display()
+            ))
+            .hint("$MUSTER_HOME names another folder; every node must see it")
         };
         records.keep(&record, &script.text).map_err(kept)?;
         // 3. sbatch. What is not acknowledged is withdrawn: nothing of it starts later.
@@ -175,20 +194,22 @@ impl Slurm {
         }
     }
 
-    /// Gives a kept script to sbatch until Slurm has answered: while no controller is there, it is asked again. What was not
-    /// answered may have arrived all the same, and is looked for first.
+    /// Gives a kept script to sbatch until Slurm has answered: while no controller is there, it is
+    /// asked again. What was not answered may have arrived all the same, and is looked for first.
     pub(super) async fn sbatch(&self, id: &str) -> Result<u64> {
         let records = self.records().await?;
         // One at a time, and who comes second finds what the first has got.
         let _one = records.lock(id).await;
-        let is_first =
-            records.get(id).is_none_or(|record| record.number.is_none() && record.before.is_empty());
+        let is_first = records
+            .get(id)
+            .is_none_or(|record| record.number.is_none() && record.before.is_empty());
         if !is_first && let Some(number) = self.find(id).await? {
             return Ok(number);
         }
         let path = records.script(id);
         let path = path.to_string_lossy();
-        // Options stand in the script: variables of this environment must not overrule them, nor those of a job that this runs in.
+        // Options stand in the script: variables of this environment must not overrule them, nor
+        // those of a job that this runs in.
         let record = records.get(id);
         let set = record.iter().flat_map(|record| &record.without).cloned();
         let own = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -200,9 +221,13 @@ impl Slurm {
             let attempt = self.tools().detached(&without, "sbatch", &args);
             let error = match self.unless_withdrawn(attempt).await {
                 Some(Ok(answer)) => {
-                    let number = answer.trim().split(';').next().and_then(|number| number.parse().ok());
+                    let number =
+                        answer.trim().split(';').next().and_then(|number| number.parse().ok());
                     return number.ok_or_else(|| {
-                        Refusal::internal(format!("sbatch answered `{}`, which is no number", answer.trim()))
+                        Refusal::internal(format!(
+                            "sbatch answered `{}`, which is no number",
+                            answer.trim()
+                        ))
                     });
                 }
                 Some(Err(error)) if error.is_silence() => error,
@@ -231,9 +256,8 @@ impl Slurm {
                 return Ok(number);
             }
             if Instant::now() >= deadline {
-                return Err(
-                    Refusal::from(error).hint("nothing was submitted; submit it again once Slurm answers")
-                );
+                return Err(Refusal::from(error)
+                    .hint("nothing was submitted; submit it again once Slurm answers"));
             }
             tokio::select! {
                 () = tokio::time::sleep(self.settings.look_again) => {}
@@ -242,7 +266,8 @@ impl Slurm {
         }
     }
 
-    /// What comes of it; `None` where its user withdrew the submission, and it did not end in time after that.
+    /// What comes of it; `None` where its user withdrew the submission, and it did not end in time
+    /// after that.
     async fn unless_withdrawn<T>(&self, attempt: impl Future<Output = T>) -> Option<T> {
         tokio::pin!(attempt);
         tokio::select! {
@@ -258,8 +283,11 @@ impl Slurm {
         let records = self.records().await?;
         if let Some(mut record) = records.get(id) {
             record.before.extend(record.number.filter(|before| *before != number));
-            let noted = records.save(&Record { number: Some(number), submitted: self.now(), ..record });
-            noted.map_err(|error| Refusal::internal(format!("job {number} is not noted: {error}")))?;
+            let noted =
+                records.save(&Record { number: Some(number), submitted: self.now(), ..record });
+            noted.map_err(|error| {
+                Refusal::internal(format!("job {number} is not noted: {error}"))
+            })?;
         }
         Ok(number)
     }
@@ -297,7 +325,8 @@ impl Slurm {
 }
 
 fn ready(request: &SubmitRequest, nth: usize, checked: Checked, now: Time) -> Ready {
-    let key: String = request.key.chars().filter(char::is_ascii_alphanumeric).take(KEY_CHARACTERS).collect();
+    let key: String =
+        request.key.chars().filter(char::is_ascii_alphanumeric).take(KEY_CHARACTERS).collect();
     let begin = checked.begin.map(|begin| begin.at(now)).or(checked.spec.begin);
     let base = Path::new(&request.workdir);
     let workdir = checked.workdir.as_ref().map_or_else(|| base.to_owned(), |dir| base.join(dir));
@@ -365,7 +394,9 @@ fn refused(message: &str) -> Refusal {
         _ if message.contains("invalid partition") => {
             "`sinfo -s` lists partitions; `slurm: {partition: …}` names one"
         }
-        _ if message.contains("Requested time limit is invalid") || message.contains("time limit") => {
+        _ if message.contains("Requested time limit is invalid")
+            || message.contains("time limit") =>
+        {
             "`sinfo -o '%P %l'` has the limits of partitions; `time: …` is the job's"
         }
         _ if message.contains("Requested node configuration is not available") => {

@@ -1,4 +1,5 @@
-//! Who held which GPUs when, as far as this process has seen it: Slurm forgets the devices of a job with its end. It asks nobody.
+//! Who held which GPUs when, as far as this process has seen it: Slurm forgets the devices of a job
+//! with its end. It asks nobody.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,8 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Takes in a list. Who is not in it has ended where it `is_whole`, else is as it was: Slurm forgets who has ended.
+    /// Takes in a list. Who is not in it has ended where it `is_whole`, else is as it was: Slurm
+    /// forgets who has ended.
     pub(super) fn look(&mut self, jobs: &[JobView], is_whole: bool, now: Time) {
         let is_gone = |bar: &Bar| is_whole && !jobs.iter().any(|job| job.job == bar.element.job);
         for bar in self.bars.iter_mut().filter(|bar| bar.to.is_none() && is_gone(bar)) {
@@ -22,9 +24,10 @@ impl Seen {
         }
         for job in jobs {
             let held: Vec<Bar> = job.elements.iter().flat_map(held).collect();
-            // 1. What it held and does not hold any more, or holds anew in another attempt. Of an array, elements that have ended are not
-            //    shown.
-            let own = self.bars.iter_mut().filter(|bar| bar.element.job == job.job && bar.to.is_none());
+            // 1. What it held and does not hold any more, or holds anew in another attempt. Of an
+            //    array, elements that have ended are not shown.
+            let own =
+                self.bars.iter_mut().filter(|bar| bar.element.job == job.job && bar.to.is_none());
             for bar in own.filter(|bar| !held.contains(bar)) {
                 let element = job.elements.iter().find(|element| element.element == bar.element);
                 bar.to = Some(element.and_then(|element| element.ended).unwrap_or(now));
@@ -39,7 +42,8 @@ impl Seen {
     pub(super) fn timeline(&self, query: TimelineQuery, now: Time) -> Timeline {
         let devices: BTreeSet<(NodeName, u16)> =
             self.bars.iter().map(|bar| (bar.node.clone(), bar.device)).collect();
-        let reaches = |bar: &&Bar| query.since.is_none_or(|since| bar.to.is_none_or(|to| to > since));
+        let reaches =
+            |bar: &&Bar| query.since.is_none_or(|since| bar.to.is_none_or(|to| to > since));
         Timeline {
             now,
             devices: devices.into_iter().collect(),
@@ -51,11 +55,21 @@ impl Seen {
 
 /// A bar for each device that an element holds now.
 fn held(element: &ElementView) -> Vec<Bar> {
-    let Some(from) = element.started.filter(|_| !element.state.is_final()) else { return Vec::new() };
-    let places =
-        element.tasks.iter().flat_map(|task| task.devices.iter().map(|device| (&task.node, *device)));
+    let Some(from) = element.started.filter(|_| !element.state.is_final()) else {
+        return Vec::new();
+    };
+    let places = element
+        .tasks
+        .iter()
+        .flat_map(|task| task.devices.iter().map(|device| (&task.node, *device)));
     let mut bars: Vec<Bar> = places
-        .map(|(node, device)| Bar { node: node.clone(), device, element: element.element, from, to: None })
+        .map(|(node, device)| Bar {
+            node: node.clone(),
+            device,
+            element: element.element,
+            from,
+            to: None,
+        })
         .collect();
     // Ranks that share a node hold its devices together.
     bars.sort_by(|one, other| (&one.node, one.device).cmp(&(&other.node, other.device)));
@@ -100,8 +114,11 @@ mod tests {
         seen.look(&[job(State::Running, 30, &[1])], true, Time(31));
         seen.look(&[job(State::Done, 50, &[])], true, Time(60));
         let timeline = seen.timeline(TimelineQuery { since: None }, Time(61));
-        let bars: Vec<(u16, u64, Option<u64>)> =
-            timeline.bars.iter().map(|bar| (bar.device, bar.from.0, bar.to.map(|to| to.0))).collect();
+        let bars: Vec<(u16, u64, Option<u64>)> = timeline
+            .bars
+            .iter()
+            .map(|bar| (bar.device, bar.from.0, bar.to.map(|to| to.0)))
+            .collect();
         assert_eq!(bars, [(0, 10, Some(31)), (1, 10, Some(31)), (1, 30, Some(50))]);
         assert_eq!(timeline.devices, [("n1".into(), 0), ("n1".into(), 1)]);
         assert_eq!(seen.timeline(TimelineQuery { since: Some(Time(40)) }, Time(61)).bars.len(), 1);

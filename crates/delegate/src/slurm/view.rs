@@ -1,11 +1,14 @@
-//! Slurm's rows as Muster's views. What Slurm does not say is left out, never made up: of a job that has ended it no longer knows
-//! the devices, and of tasks that it did not spread evenly not the places.
+//! Slurm's rows as Muster's views. What Slurm does not say is left out, never made up: of a job
+//! that has ended it no longer knows the devices, and of tasks that it did not spread evenly not
+//! the places.
 
 use std::collections::BTreeMap;
 
 use muster_backends::slurm::job::NativeJob;
 use muster_backends::slurm::{host, reason};
-use muster_model::view::{ArrayView, ElementView, JobView, NativeView, RoleView, State, TaskStage, TaskView};
+use muster_model::view::{
+    ArrayView, ElementView, JobView, NativeView, RoleView, State, TaskStage, TaskView,
+};
 use muster_model::{Bytes, CpuMilli, ElementId, GpuMilli, JobId, Outcome, Rank, Reason, Time};
 
 use super::{Refusal, Result};
@@ -25,10 +28,13 @@ fn job(number: u64, rows: &[&NativeJob], cluster: Option<&str>) -> Option<JobVie
     let furthest = (0..rows.len()).min_by_key(|&at| distance(states[at]))?;
     let (row, state) = (rows[furthest], states[furthest]);
     let array = array(rows, &states);
-    let waiting = rows.iter().zip(&states).find(|(_, state)| matches!(state, State::Pending | State::Held));
+    let waiting =
+        rows.iter().zip(&states).find(|(_, state)| matches!(state, State::Pending | State::Held));
     let shown = rows.iter().zip(&states).filter(|(row, state)| {
         array.is_none()
-            || elements_of(row) == 1 && !matches!(state, State::Pending | State::Held) && !state.is_final()
+            || elements_of(row) == 1
+                && !matches!(state, State::Pending | State::Held)
+                && !state.is_final()
     });
     // Components of a heterogeneous job are parts of one gang.
     let parts: Vec<&NativeJob> = match row.component {
@@ -78,7 +84,8 @@ fn job(number: u64, rows: &[&NativeJob], cluster: Option<&str>) -> Option<JobVie
 
 /// A view that has one element also where it has ended, as views of arrays else do not.
 pub(super) fn with_element(mut view: JobView, rows: &[NativeJob], index: u32) -> JobView {
-    let is_own = |row: &&NativeJob| row.array.is_some() && elements_of(row) == 1 && stands_for(row, index);
+    let is_own =
+        |row: &&NativeJob| row.array.is_some() && elements_of(row) == 1 && stands_for(row, index);
     let is_shown = view.elements.iter().any(|element| element.element.index == index);
     if let Some(row) = rows.iter().find(is_own).filter(|_| !is_shown) {
         view.elements.push(element(row.job(), row, row.state.state(row.is_held()), &[row]));
@@ -87,23 +94,29 @@ pub(super) fn with_element(mut view: JobView, rows: &[NativeJob], index: u32) ->
     view
 }
 
-/// A view with the roles by the names that Muster's record has; as it is where the record is of another number of tasks.
+/// A view with the roles by the names that Muster's record has; as it is where the record is of
+/// another number of tasks.
 pub(super) fn with_roles(mut view: JobView, roles: &[(String, u32)]) -> JobView {
     let counted: u32 = roles.iter().map(|(_, tasks)| tasks).sum();
     if roles.len() < 2 || counted != view.tasks {
         return view;
     }
     // 1. Ranks go on from role to role.
-    let of_rank: Vec<&str> =
-        roles.iter().flat_map(|(name, tasks)| std::iter::repeat_n(name.as_str(), *tasks as usize)).collect();
+    let of_rank: Vec<&str> = roles
+        .iter()
+        .flat_map(|(name, tasks)| std::iter::repeat_n(name.as_str(), *tasks as usize))
+        .collect();
     for task in view.elements.iter_mut().flat_map(|element| &mut element.tasks) {
         if let Some(name) = of_rank.get(task.rank.0 as usize) {
             (*name).clone_into(&mut task.group);
         }
     }
     // 2. What a task of a component has, a task of each of its roles has.
-    let components: Vec<RoleView> =
-        view.roles.iter().flat_map(|role| std::iter::repeat_n(role.clone(), role.tasks as usize)).collect();
+    let components: Vec<RoleView> = view
+        .roles
+        .iter()
+        .flat_map(|role| std::iter::repeat_n(role.clone(), role.tasks as usize))
+        .collect();
     let mut rank = 0;
     let role = |(name, tasks): &(String, u32)| {
         let component = components.get(rank)?.clone();
@@ -134,14 +147,17 @@ fn distance(state: State) -> u8 {
 }
 
 fn started(rows: &[&NativeJob], states: &[State]) -> Option<Time> {
-    // The start of what waits is a forecast, and of what was cancelled while it waited the instant of that.
+    // The start of what waits is a forecast, and of what was cancelled while it waited the instant
+    // of that.
     let has_run = |(row, state): &(&&NativeJob, &State)| {
-        !matches!(state, State::Pending | State::Held) && (!row.nodes.is_empty() || *state == &State::Done)
+        !matches!(state, State::Pending | State::Held)
+            && (!row.nodes.is_empty() || *state == &State::Done)
     };
     rows.iter().zip(states).filter(has_run).filter_map(|(row, _)| row.start).min()
 }
 
-/// When Slurm expects to start it. What a limit or an error keeps has none: the backfill's estimate takes no account of these.
+/// When Slurm expects to start it. What a limit or an error keeps has none: the backfill's estimate
+/// takes no account of these.
 pub(super) fn expected_start(row: &NativeJob) -> Option<Time> {
     const SCHEDULED: [&str; 8] = [
         "",
@@ -278,7 +294,9 @@ fn element(number: u64, row: &NativeJob, state: State, parts: &[&NativeJob]) -> 
         state,
         attempt: row.restarts + u32::from(has_started),
         backfilled: false,
-        started: row.start.filter(|_| has_started && (!row.nodes.is_empty() || state == State::Done)),
+        started: row
+            .start
+            .filter(|_| has_started && (!row.nodes.is_empty() || state == State::Done)),
         ends_by: row.end.filter(|_| has_started && !state.is_final()),
         ended: row.end.filter(|_| state.is_final()),
         outcome: outcome(row),
@@ -309,11 +327,13 @@ fn places(parts: &[&NativeJob], state: State) -> Vec<TaskView> {
     let mut views = Vec::new();
     for row in parts {
         let nodes = muster_spec::expand_names(&row.nodes).unwrap_or_default();
-        let even =
-            tasks(row).checked_div(nodes.len() as u32).filter(|each| each * nodes.len() as u32 == tasks(row));
+        let even = tasks(row)
+            .checked_div(nodes.len() as u32)
+            .filter(|each| each * nodes.len() as u32 == tasks(row));
         for (at, node) in nodes.iter().enumerate() {
             let Some(here) = row.tasks_by_node.get(at).copied().or(even) else { continue };
-            let devices = row.gres_by_node.get(at).map(|gres| host::devices(gres)).unwrap_or_default();
+            let devices =
+                row.gres_by_node.get(at).map(|gres| host::devices(gres)).unwrap_or_default();
             for local in 0..here as usize {
                 views.push(TaskView {
                     rank: Rank(views.len() as u32),
@@ -331,7 +351,8 @@ fn places(parts: &[&NativeJob], state: State) -> Vec<TaskView> {
     views
 }
 
-/// Tasks divide the devices of their node in order where that comes out even; else all stand at the first.
+/// Tasks divide the devices of their node in order where that comes out even; else all stand at the
+/// first.
 fn share(devices: &[u16], local: usize, tasks: usize) -> Vec<u16> {
     match (devices.len() % tasks, devices.len() / tasks) {
         (0, each) => devices[local * each..(local + 1) * each].to_vec(),
@@ -364,7 +385,10 @@ mod tests {
             let recorded: Vec<(String, u32)> =
                 roles.iter().map(|(name, tasks)| ((*name).to_owned(), *tasks)).collect();
             let view = with_roles(view.clone(), &recorded);
-            view.roles.into_iter().map(|role| (role.name, role.tasks, role.gpus.0)).collect::<Vec<_>>()
+            view.roles
+                .into_iter()
+                .map(|role| (role.name, role.tasks, role.gpus.0))
+                .collect::<Vec<_>>()
         };
         let named = |name: &str, tasks, gpus| (name.to_owned(), tasks, gpus);
         // Worker and chief need the same, and are one component.
@@ -372,7 +396,10 @@ mod tests {
             roles(&[("ps", 1), ("chief", 1), ("worker", 3)]),
             [named("ps", 1, 1000), named("chief", 1, 4000), named("worker", 3, 4000)]
         );
-        assert_eq!(roles(&[("ps", 1), ("worker", 9)]), [named("part-0", 1, 1000), named("part-1", 4, 4000)]);
+        assert_eq!(
+            roles(&[("ps", 1), ("worker", 9)]),
+            [named("part-0", 1, 1000), named("part-1", 4, 4000)]
+        );
     }
 
     #[test]
@@ -384,7 +411,9 @@ mod tests {
                 ..NativeJob::default()
             })
         };
-        for reason in ["Resources", "Priority", "BeginTime", "ReqNodeNotAvail, UnavailableNodes:node1"] {
+        for reason in
+            ["Resources", "Priority", "BeginTime", "ReqNodeNotAvail, UnavailableNodes:node1"]
+        {
             assert_eq!(start(reason), Some(Time(7)), "{reason}");
         }
         for reason in [
@@ -414,7 +443,8 @@ mod tests {
     #[test]
     fn an_element_is_found_in_its_own_row_before_those_that_wait_together() {
         let rows = [row("0-9%2"), row("4"), row("12-20:4,30")];
-        let found = |index| row_of(&rows, JobId(40), index).ok().map(|row| row.array_tasks.as_str());
+        let found =
+            |index| row_of(&rows, JobId(40), index).ok().map(|row| row.array_tasks.as_str());
         assert_eq!((found(0), found(4), found(9)), (Some("0-9%2"), Some("4"), Some("0-9%2")));
         assert_eq!((found(16), found(30)), (Some("12-20:4,30"), Some("12-20:4,30")));
         assert_eq!((found(10), found(14), found(31)), (None, None, None));

@@ -5,11 +5,13 @@ use super::Takes::{
     Any, Count, Each, Hosts, Length, OneOf, Plugin, Resources, Share, Short, Switch, Weights,
 };
 
-const LIMITS: &[&str] =
-    &["ALL", "NONE", "AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK"];
+const LIMITS: &[&str] = &[
+    "ALL", "NONE", "AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS",
+    "STACK",
+];
 const LEVELS: &[&str] = &[
-    "quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5", "0", "1",
-    "2", "3", "4", "5", "6", "7", "8", "9",
+    "quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5",
+    "0", "1", "2", "3", "4", "5", "6", "7", "8", "9",
 ];
 const FLAGS: &[&str] = &[
     "Accrue",
@@ -140,7 +142,10 @@ pub(crate) const SETTINGS: &[Keys] = &[
     (Each(LIMITS), "PropagateResourceLimits PropagateResourceLimitsExcept"),
     (Each(PREEMPT), "PreemptMode"),
     (Each(SELECT), "SelectTypeParameters"),
-    (OneOf(&["ALL", "ANY", "YES", "NO", "TRUE", "FALSE", "UP", "DOWN", "1", "0"]), "EnforcePartLimits"),
+    (
+        OneOf(&["ALL", "ANY", "YES", "NO", "TRUE", "FALSE", "UP", "DOWN", "1", "0"]),
+        "EnforcePartLimits",
+    ),
     (
         OneOf(&["NONE", "NOW", "DAILY", "WEEKLY", "MONTHLY", "QUARTERLY", "YEARLY"]),
         "PriorityUsageResetPeriod",
@@ -239,7 +244,10 @@ pub(crate) const SETTINGS: &[Keys] = &[
     (Plugin("switch", &["none", "cray_aries", "hpe_slingshot", "nvidia_imex"]), "SwitchType"),
     (Plugin("task", &["affinity", "cgroup", "cray_aries", "none"]), "TaskPlugin"),
     (
-        Plugin("topology", &["none", "default", "flat", "tree", "block", "3d_torus", "torus3d", "ring"]),
+        Plugin(
+            "topology",
+            &["none", "default", "flat", "tree", "block", "3d_torus", "torus3d", "ring"],
+        ),
         "TopologyPlugin",
     ),
     (
@@ -344,7 +352,10 @@ pub(crate) const CGROUP: &[Keys] = &[
          EnableControllers EnableExtraControllers IgnoreSystemd IgnoreSystemdOnFailure SignalChildrenProcesses",
     ),
     (Any, "AllowedDevicesFile CgroupMountpoint CgroupPlugin CgroupReleaseAgentDir CgroupSlice"),
-    (Share, "AllowedKmemSpace AllowedRAMSpace AllowedSwapSpace MaxKmemPercent MaxRAMPercent MaxSwapPercent"),
+    (
+        Share,
+        "AllowedKmemSpace AllowedRAMSpace AllowedSwapSpace MaxKmemPercent MaxRAMPercent MaxSwapPercent",
+    ),
     (Count, "MemorySwappiness MinKmemSpace MinRAMSpace SystemdTimeout"),
 ];
 

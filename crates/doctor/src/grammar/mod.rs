@@ -1,5 +1,6 @@
-//! The grammar of Slurm's configuration files: which keys each kind of line has, and which values a key takes. It is a closed table of
-//! what releases 20.11 to 25.11 read together, so that a key of any of them is known. It judges no setting, only whether it is one.
+//! The grammar of Slurm's configuration files: which keys each kind of line has, and which values a
+//! key takes. It is a closed table of what releases 20.11 to 25.11 read together, so that a key of
+//! any of them is known. It judges no setting, only whether it is one.
 
 mod keys;
 
@@ -40,8 +41,9 @@ pub(crate) type Keys = (Takes, &'static str);
 /// Words for no limit.
 const ENDLESS: [&str; 3] = ["infinite", "unlimited", "-1"];
 /// Kinds of trackable resources.
-const KINDS: [&str; 12] =
-    ["bb", "billing", "cpu", "energy", "fs", "gres", "ic", "license", "mem", "node", "pages", "vmem"];
+const KINDS: [&str; 12] = [
+    "bb", "billing", "cpu", "energy", "fs", "gres", "ic", "license", "mem", "node", "pages", "vmem",
+];
 /// Largest number of 16 bits; the two above it stand for no limit and for nothing.
 const SHORT: u64 = 0xffff;
 const LONG: u64 = 0xffff_ffff;
@@ -78,7 +80,8 @@ fn distance(one: &str, other: &str) -> usize {
 }
 
 impl Takes {
-    /// Says what is expected in place of a value that the key does not take; `None` where the value is right.
+    /// Says what is expected in place of a value that the key does not take; `None` where the value
+    /// is right.
     pub(crate) fn refuses(self, value: &str) -> Option<String> {
         let is = |word: &&&str| word.eq_ignore_ascii_case(value.trim());
         let list = |words: &[&str]| format!("one of {}", words.join(", "));
@@ -87,7 +90,8 @@ impl Takes {
             Takes::Count => number(value, LONG),
             Takes::Short => number(value, SHORT),
             Takes::Share => {
-                let is_right = value.trim_end_matches('%').parse::<f32>().is_ok_and(|share| share >= 0.0);
+                let is_right =
+                    value.trim_end_matches('%').parse::<f32>().is_ok_and(|share| share >= 0.0);
                 (!is_right).then(|| "a number, in percent".to_owned())
             }
             Takes::Switch => {
@@ -105,25 +109,28 @@ impl Takes {
                 Some(format!("`{}` is none of {}", odd.trim(), words.join(", ")))
             }
             Takes::Plugin(kind, names) => plugin(value, kind, names),
-            Takes::Hosts => {
-                crate::hosts::expand(value).is_none().then(|| "a list such as node[01-04,7]".to_owned())
-            }
+            Takes::Hosts => crate::hosts::expand(value)
+                .is_none()
+                .then(|| "a list such as node[01-04,7]".to_owned()),
             Takes::Weights => {
                 let is_weight = |part: &str| {
                     part.split_once('=').is_some_and(|(name, weight)| {
-                        let digits =
-                            weight.trim_end_matches(['K', 'M', 'G', 'T', 'P', 'k', 'm', 'g', 't', 'p']);
+                        let digits = weight
+                            .trim_end_matches(['K', 'M', 'G', 'T', 'P', 'k', 'm', 'g', 't', 'p']);
                         is_resource(name)
                             && !digits.is_empty()
                             && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
                     })
                 };
-                let odd = value.split(',').find(|part| !part.trim().is_empty() && !is_weight(part.trim()))?;
+                let odd = value
+                    .split(',')
+                    .find(|part| !part.trim().is_empty() && !is_weight(part.trim()))?;
                 Some(format!("`{}` is no resource with a number, such as GRES/gpu=1.0", odd.trim()))
             }
             Takes::Resources => {
-                let odd =
-                    value.split(',').find(|part| !part.trim().is_empty() && !is_resource(part.trim()))?;
+                let odd = value
+                    .split(',')
+                    .find(|part| !part.trim().is_empty() && !is_resource(part.trim()))?;
                 Some(format!("`{}` is no resource, such as gres/gpu or license/NAME", odd.trim()))
             }
         }

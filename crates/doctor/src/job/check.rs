@@ -36,7 +36,9 @@ pub(super) fn none_of(wrong: &[String], right: impl Into<String>) -> Verdict {
     match wrong.len() {
         0 => Verdict::Passed(right.into()),
         count if count <= LISTED => Verdict::Failed(wrong.join("; ")),
-        count => Verdict::Failed(format!("{}; and {} more", wrong[..LISTED].join("; "), count - LISTED)),
+        count => {
+            Verdict::Failed(format!("{}; and {} more", wrong[..LISTED].join("; "), count - LISTED))
+        }
     }
 }
 

@@ -1,5 +1,6 @@
-//! Checks which GPUs the ranks of a job use: what each was given, what its own processes are told, what they have open, and which processes
-//! the driver lists. A device that two ranks use fails, by whichever of these it is seen; what none of them shows is not tested.
+//! Checks which GPUs the ranks of a job use: what each was given, what its own processes are told,
+//! what they have open, and which processes the driver lists. A device that two ranks use fails, by
+//! whichever of these it is seen; what none of them shows is not tested.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +15,16 @@ use super::gang::{gpus, ranks};
 type Place<'a> = (&'a str, &'a str);
 
 pub(super) fn devices(evidence: &JobEvidence) -> Verdict {
-    let known: Vec<(&Seen, &SeenRank, u32)> =
-        ranks(evidence).filter_map(|(seen, rank)| Some((seen, rank, gpus(evidence, rank)?))).collect();
+    let known: Vec<(&Seen, &SeenRank, u32)> = ranks(evidence)
+        .filter_map(|(seen, rank)| Some((seen, rank, gpus(evidence, rank)?)))
+        .collect();
     if known.iter().all(|(_, _, gpus)| *gpus == 0) {
         return NotTested("a job with GPUs, whose ranks were found".to_owned());
     }
     // 1. What each was given.
     let mut wrong = given(&known);
-    // 2. What its processes make of it. What the driver lists is proof; then open files; what they are told is a wish.
+    // 2. What its processes make of it. What the driver lists is proof; then open files; what they
+    //    are told is a wish.
     let (listed, opened, told) = (listed(evidence), opened(&known), told(&known));
     let told = told.iter().filter(|((node, _), users)| !known_apart(&known, node, users));
     let mut shared = BTreeSet::new();
@@ -59,7 +62,9 @@ fn given(known: &[(&Seen, &SeenRank, u32)]) -> Vec<String> {
     for (_, rank, gpus) in known {
         let sees = rank.visible.as_deref().unwrap_or_default().len();
         match rank.visible {
-            None if *gpus > 0 => wrong.push(format!("rank {} is not told which GPUs are its own", rank.rank)),
+            None if *gpus > 0 => {
+                wrong.push(format!("rank {} is not told which GPUs are its own", rank.rank))
+            }
             _ if sees != *gpus as usize => {
                 wrong.push(format!("rank {} sees {sees} GPUs of {gpus}", rank.rank));
             }
@@ -82,7 +87,8 @@ fn told<'a>(known: &[(&'a Seen, &'a SeenRank, u32)]) -> BTreeMap<Place<'a>, BTre
     users
 }
 
-/// Ranks by the device file that they have open. A rank with more files open than it has GPUs lists devices, and is left out.
+/// Ranks by the device file that they have open. A rank with more files open than it has GPUs lists
+/// devices, and is left out.
 fn opened<'a>(known: &[(&'a Seen, &'a SeenRank, u32)]) -> BTreeMap<Place<'a>, BTreeSet<u32>> {
     let mut users: BTreeMap<Place<'a>, BTreeSet<u32>> = BTreeMap::new();
     for (seen, rank, gpus) in known {
@@ -112,14 +118,17 @@ fn listed(evidence: &JobEvidence) -> BTreeMap<Place<'_>, BTreeSet<u32>> {
     users
 }
 
-/// Where each task has a control group of devices of its own, all may be told number 0 and have different devices open: then nothing is
-/// shared.
+/// Where each task has a control group of devices of its own, all may be told number 0 and have
+/// different devices open: then nothing is shared.
 fn known_apart(known: &[(&Seen, &SeenRank, u32)], node: &str, users: &BTreeSet<u32>) -> bool {
-    let is_one = |(seen, rank, _): &&(&Seen, &SeenRank, u32)| seen.node == node && users.contains(&rank.rank);
+    let is_one = |(seen, rank, _): &&(&Seen, &SeenRank, u32)| {
+        seen.node == node && users.contains(&rank.rank)
+    };
     let files: Vec<BTreeSet<&str>> =
         known.iter().filter(is_one).map(|(_, rank, _)| open_files(rank)).collect();
     let all: BTreeSet<&str> = files.iter().flatten().copied().collect();
-    files.iter().all(|own| !own.is_empty()) && all.len() == files.iter().map(BTreeSet::len).sum::<usize>()
+    files.iter().all(|own| !own.is_empty())
+        && all.len() == files.iter().map(BTreeSet::len).sum::<usize>()
 }
 
 /// Names processes that are told a GPU that no rank of the job was given, by the same kind of name.
@@ -133,7 +142,8 @@ fn strayed(known: &[(&Seen, &SeenRank, u32)]) -> Vec<String> {
             .collect();
         for process in &rank.processes {
             let stray = process.visible.iter().flatten().find(|device| {
-                !given.contains(device) && given.iter().all(|own| is_number(own) == is_number(device))
+                !given.contains(device)
+                    && given.iter().all(|own| is_number(own) == is_number(device))
             });
             if let Some(device) = stray.filter(|_| !given.is_empty()) {
                 wrong.push(format!(
@@ -152,9 +162,11 @@ fn is_number(device: &str) -> bool {
 
 /// What would be needed where neither the driver nor open files tell which GPU is used.
 fn unseen(evidence: &JobEvidence, known: &[(&Seen, &SeenRank, u32)]) -> Option<String> {
-    const LIBRARY: &str = "NVIDIA's management library on the nodes, which lists the processes of each GPU";
+    const LIBRARY: &str =
+        "NVIDIA's management library on the nodes, which lists the processes of each GPU";
     for (seen, rank, gpus) in known {
-        let is_listed = evidence.seen.iter().any(|one| one.node == seen.node && one.gpu_users.is_some());
+        let is_listed =
+            evidence.seen.iter().any(|one| one.node == seen.node && one.gpu_users.is_some());
         // Without device files there is nothing to open, and nothing that could be shared by it.
         if is_listed || seen.device_files.is_empty() || *gpus == 0 {
             continue;
@@ -167,13 +179,20 @@ fn unseen(evidence: &JobEvidence, known: &[(&Seen, &SeenRank, u32)]) -> Option<S
             ));
         }
         if let Some(process) = rank.processes.iter().find(|process| process.open.is_none()) {
-            return Some(format!("the right to see the open files of process {}, or {LIBRARY}", process.pid));
+            return Some(format!(
+                "the right to see the open files of process {}, or {LIBRARY}",
+                process.pid
+            ));
         }
         // A number and a UUID may be the same GPU.
-        let is_renamed =
-            |device: &&String| rank.visible.iter().flatten().all(|own| is_number(own) != is_number(device));
-        let renamed =
-            rank.processes.iter().flat_map(|process| process.visible.iter().flatten()).find(is_renamed);
+        let is_renamed = |device: &&String| {
+            rank.visible.iter().flatten().all(|own| is_number(own) != is_number(device))
+        };
+        let renamed = rank
+            .processes
+            .iter()
+            .flat_map(|process| process.visible.iter().flatten())
+            .find(is_renamed);
         if let Some(device) = renamed.filter(|_| open_files(rank).is_empty()) {
             return Some(format!(
                 "{LIBRARY}: rank {} is told GPU {device}, and was given another name",
@@ -262,8 +281,12 @@ mod tests {
 
     #[test]
     fn what_the_driver_lists_is_proof() {
-        let user =
-            |rank, uuid: &str| GpuUser { uuid: uuid.to_owned(), pid: 70, is_own: true, rank: Some(rank) };
+        let user = |rank, uuid: &str| GpuUser {
+            uuid: uuid.to_owned(),
+            pid: 70,
+            is_own: true,
+            rank: Some(rank),
+        };
         let mut listed = sound();
         listed.seen[0].gpu_users = Some(vec![user(0, "GPU-a"), user(1, "GPU-a")]);
         assert_eq!(failed(devices(&listed)), "ranks 0 and 1 share GPU GPU-a of a");

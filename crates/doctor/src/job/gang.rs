@@ -1,4 +1,5 @@
-//! Checks of the gang itself: its ranks, and what is open to them. Which GPUs they use is in `devices`.
+//! Checks of the gang itself: its ranks, and what is open to them. Which GPUs they use is in
+//! `devices`.
 
 use std::collections::BTreeMap;
 
@@ -32,10 +33,18 @@ pub(super) fn whole(evidence: &JobEvidence) -> Verdict {
         .map(|one| one.rank.to_string())
         .collect();
     if !missing.is_empty() && evidence.is_late {
-        return NotTested(format!("{} more ranks to answer in time: {}", missing.len(), missing.join(", ")));
+        return NotTested(format!(
+            "{} more ranks to answer in time: {}",
+            missing.len(),
+            missing.join(", ")
+        ));
     }
     if !missing.is_empty() {
-        wrong.push(format!("{} of {world} ranks are not there: {}", missing.len(), missing.join(", ")));
+        wrong.push(format!(
+            "{} of {world} ranks are not there: {}",
+            missing.len(),
+            missing.join(", ")
+        ));
     }
     for one in &evidence.expected {
         match (places.get(&one.rank).map(Vec::as_slice), &one.node) {
@@ -60,7 +69,10 @@ pub(super) fn whole(evidence: &JobEvidence) -> Verdict {
             ));
         }
     }
-    none_of(&wrong, format!("{} on {}", count(world, "rank"), count(evidence.nodes().len(), "node")))
+    none_of(
+        &wrong,
+        format!("{} on {}", count(world, "rank"), count(evidence.nodes().len(), "node")),
+    )
 }
 
 pub(super) fn one_allocation(evidence: &JobEvidence) -> Verdict {
@@ -72,14 +84,18 @@ pub(super) fn one_allocation(evidence: &JobEvidence) -> Verdict {
         }
     }
     match by_allocation.len() {
-        1 if by_allocation.contains_key(&0) => NotTested("an allocation: this machine has none".to_owned()),
+        1 if by_allocation.contains_key(&0) => {
+            NotTested("an allocation: this machine has none".to_owned())
+        }
         1 => Passed(format!(
             "{}, all of job {}",
             count(evidence.nodes().len(), "node"),
             by_allocation.keys().sum::<u64>()
         )),
         _ => {
-            let parts = by_allocation.iter().map(|(job, nodes)| format!("{} in job {job}", nodes.join(", ")));
+            let parts = by_allocation
+                .iter()
+                .map(|(job, nodes)| format!("{} in job {job}", nodes.join(", ")));
             none_of(&parts.collect::<Vec<_>>(), "")
         }
     }
@@ -112,7 +128,9 @@ pub(super) fn closed_devices(evidence: &JobEvidence) -> Verdict {
     let wrong: Vec<String> = by_node
         .iter()
         .filter(|(_, (_, open, own))| *open > *own as usize)
-        .map(|(node, (_, open, own))| format!("on {node} {open} GPUs can be opened, and {own} are its own"))
+        .map(|(node, (_, open, own))| {
+            format!("on {node} {open} GPUs can be opened, and {own} are its own")
+        })
         .collect();
     match whole {
         true => NotTested("a node of which the job has a part: it has all GPUs of each".to_owned()),
@@ -200,7 +218,10 @@ pub(super) mod tests {
         assert!(matches!(whole(&missing), NotTested(_)));
         let mut double = sound();
         double.seen[1].ranks[0].rank = 1;
-        assert_eq!(failed(whole(&double)), "1 of 4 ranks are not there: 2; rank 1 is there 2 times: on a, b");
+        assert_eq!(
+            failed(whole(&double)),
+            "1 of 4 ranks are not there: 2; rank 1 is there 2 times: on a, b"
+        );
         let mut elsewhere = sound();
         elsewhere.expected[0].node = Some("c".to_owned());
         assert_eq!(failed(whole(&elsewhere)), "rank 0 runs on a and not on c");
@@ -233,7 +254,10 @@ pub(super) mod tests {
         two.seen[1].allocation = Some(8);
         assert_eq!(failed(one_allocation(&two)), "a in job 7; b in job 8");
         let here = |seen: Seen| Seen { allocation: None, ..seen };
-        let local = JobEvidence { seen: two.seen.into_iter().map(here).collect(), ..JobEvidence::default() };
+        let local = JobEvidence {
+            seen: two.seen.into_iter().map(here).collect(),
+            ..JobEvidence::default()
+        };
         assert!(matches!(one_allocation(&local), NotTested(_)));
     }
 

@@ -1,5 +1,5 @@
-//! Whether a job got what it was given: what probes saw of it in, one answer out. The checks are a closed list of data, each with
-//! three outcomes. It runs no probe.
+//! Whether a job got what it was given: what probes saw of it in, one answer out. The checks are a
+//! closed list of data, each with three outcomes. It runs no probe.
 
 mod check;
 mod devices;
@@ -29,7 +29,8 @@ pub struct JobEvidence {
     pub at: Time,
     /// Every rank that there should be, in order.
     pub expected: Vec<Expected>,
-    /// Probes were still to come when time was over: who is not among those seen may be there all the same.
+    /// Probes were still to come when time was over: who is not among those seen may be there all
+    /// the same.
     pub is_late: bool,
     /// What each probe saw.
     pub seen: Vec<Seen>,
@@ -66,7 +67,8 @@ pub struct ClockBound {
 }
 
 impl ClockBound {
-    /// What one question says, of the instants when it was sent and when its answer came: the other clock was read in between.
+    /// What one question says, of the instants when it was sent and when its answer came: the other
+    /// clock was read in between.
     #[must_use]
     pub fn of(node: String, sent_nanos: i64, read_nanos: i64, heard_nanos: i64) -> Self {
         Self { node, low_nanos: read_nanos - heard_nanos, high_nanos: read_nanos - sent_nanos }
@@ -97,7 +99,8 @@ impl JobEvidence {
 impl JobEvidence {
     /// Ranks that no probe saw.
     fn silent(&self) -> usize {
-        let is_seen = |rank: u32| self.seen.iter().flat_map(|seen| &seen.ranks).any(|one| one.rank == rank);
+        let is_seen =
+            |rank: u32| self.seen.iter().flat_map(|seen| &seen.ranks).any(|one| one.rank == rank);
         self.expected.iter().filter(|one| !is_seen(one.rank)).count()
     }
 }
@@ -112,7 +115,9 @@ pub fn verify(evidence: &JobEvidence) -> VerifyReport {
         };
         let verdict = match (verdict, evidence.silent()) {
             (Verdict::Passed(says), silent) if check.needs_probe && silent > 0 => {
-                Verdict::NotTested(format!("all ranks: {silent} were not seen; of the others, {says}"))
+                Verdict::NotTested(format!(
+                    "all ranks: {silent} were not seen; of the others, {says}"
+                ))
             }
             (verdict, _) => verdict,
         };

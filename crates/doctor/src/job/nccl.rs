@@ -6,7 +6,8 @@ use super::JobEvidence;
 use super::check::Verdict::{self, Failed, NotTested, Passed};
 use super::check::count;
 
-/// How many channels go which way. NCCL names a way for each, such as `… Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA`.
+/// How many channels go which way. NCCL names a way for each, such as `… Channel 00/0 : 0[0] ->
+/// 8[0] [send] via NET/IB/0/GDRDMA`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Ways {
     /// Between nodes, by network: `IB`, `Socket`, or the name of a plugin.
@@ -66,8 +67,11 @@ pub(super) fn transport(evidence: &JobEvidence) -> Verdict {
         Ok(ways) => ways,
         Err(verdict) => return verdict,
     };
-    let each: Vec<String> =
-        ways.networks.iter().map(|(name, many)| format!("{} by NET/{name}", channels(*many))).collect();
+    let each: Vec<String> = ways
+        .networks
+        .iter()
+        .map(|(name, many)| format!("{} by NET/{name}", channels(*many)))
+        .collect();
     let has_adapter = evidence.seen.iter().any(|seen| !seen.rdma_devices.is_empty());
     match ways.networks.get("Socket") {
         None => Passed(each.join(", ")),
@@ -76,7 +80,10 @@ pub(super) fn transport(evidence: &JobEvidence) -> Verdict {
             "a look at the nodes while it runs: {}, and whether there is a faster network is not known",
             each.join(", ")
         )),
-        Some(_) => NotTested(format!("a faster network: {}, and these nodes have no other", each.join(", "))),
+        Some(_) => NotTested(format!(
+            "a faster network: {}, and these nodes have no other",
+            each.join(", ")
+        )),
     }
 }
 
@@ -123,9 +130,12 @@ mod tests {
         }
     }
 
-    const DIRECT: &str = "n1:9:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA\n";
-    const COPIED: &str = "n1:9:12 [0] NCCL INFO Channel 01/0 : 8[0] -> 0[0] [receive] via NET/IB/0\n";
-    const SOCKET: &str = "n1:9:12 [0] NCCL INFO Channel 01/0 : 8[0] -> 0[0] [receive] via NET/Socket/0\n";
+    const DIRECT: &str =
+        "n1:9:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA\n";
+    const COPIED: &str =
+        "n1:9:12 [0] NCCL INFO Channel 01/0 : 8[0] -> 0[0] [receive] via NET/IB/0\n";
+    const SOCKET: &str =
+        "n1:9:12 [0] NCCL INFO Channel 01/0 : 8[0] -> 0[0] [receive] via NET/Socket/0\n";
     const LOCAL: &str = "n1:9:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read\n";
 
     #[test]
@@ -149,7 +159,10 @@ mod tests {
     #[test]
     fn what_was_not_printed_was_not_tested() {
         let silent = transport(&evidence("epoch 1\n", &[]));
-        assert_eq!(silent, NotTested("lines of NCCL in the output: NCCL_DEBUG=INFO in `env`".to_owned()));
+        assert_eq!(
+            silent,
+            NotTested("lines of NCCL in the output: NCCL_DEBUG=INFO in `env`".to_owned())
+        );
         assert!(matches!(transport(&evidence(LOCAL, &[])), NotTested(_)));
     }
 }

@@ -6,7 +6,8 @@ use super::JobEvidence;
 use super::check::Verdict::{self, NotTested, Passed};
 use super::check::none_of;
 
-/// Containers are given 64 MiB by default, which is too little for anything; one GiB is too little for a data loader already.
+/// Containers are given 64 MiB by default, which is too little for anything; one GiB is too little
+/// for a data loader already.
 const SHARED_MEMORY_BYTES: u64 = 1 << 30;
 /// Logs are compared and credentials are made with a grain of a second.
 const CLOCK_NANOS: i64 = 1_000_000_000;
@@ -28,7 +29,8 @@ pub(super) fn master(evidence: &JobEvidence) -> Verdict {
     if wrong.is_empty() && !silent.is_empty() {
         return NotTested(format!("answers of {} in time", silent.join(", ")));
     }
-    let named = evidence.seen.iter().flat_map(|seen| &seen.ranks).find_map(|rank| rank.master.clone());
+    let named =
+        evidence.seen.iter().flat_map(|seen| &seen.ranks).find_map(|rank| rank.master.clone());
     let name = named.unwrap_or_default();
     none_of(&wrong, format!("{name} answers all {} that asked", evidence.reached.len()))
 }
@@ -64,14 +66,17 @@ pub(super) fn shared_memory(evidence: &JobEvidence) -> Verdict {
 }
 
 pub(super) fn memlock(evidence: &JobEvidence) -> Verdict {
-    let with_adapter: Vec<_> = evidence.seen.iter().filter(|seen| !seen.rdma_devices.is_empty()).collect();
+    let with_adapter: Vec<_> =
+        evidence.seen.iter().filter(|seen| !seen.rdma_devices.is_empty()).collect();
     if with_adapter.is_empty() {
         return NotTested("an adapter for RDMA: these nodes have none".to_owned());
     }
     let wrong: Vec<String> = with_adapter
         .iter()
         .flat_map(|seen| &seen.ranks)
-        .filter_map(|rank| Some(format!("rank {} may lock {} KiB", rank.rank, rank.memlock_bytes? >> 10)))
+        .filter_map(|rank| {
+            Some(format!("rank {} may lock {} KiB", rank.rank, rank.memlock_bytes? >> 10))
+        })
         .collect();
     none_of(&wrong, "without limit")
 }
@@ -91,10 +96,15 @@ pub(super) fn clocks(evidence: &JobEvidence) -> Verdict {
     let most = evidence.clocks.iter().map(|bound| bound.high_nanos).max().unwrap_or_default()
         - evidence.clocks.iter().map(|bound| bound.low_nanos).min().unwrap_or_default();
     match () {
-        () if apart > CLOCK_NANOS => {
-            Verdict::Failed(format!("{} is {} ahead of {} at least", ahead.node, seconds(apart), behind.node))
+        () if apart > CLOCK_NANOS => Verdict::Failed(format!(
+            "{} is {} ahead of {} at least",
+            ahead.node,
+            seconds(apart),
+            behind.node
+        )),
+        () if most <= CLOCK_NANOS => {
+            Passed(format!("within {} of each other", seconds(most + 999_999)))
         }
-        () if most <= CLOCK_NANOS => Passed(format!("within {} of each other", seconds(most + 999_999))),
         () => NotTested(format!("faster answers: clocks may be apart by {}", seconds(most))),
     }
 }
@@ -135,7 +145,8 @@ mod tests {
     fn who_does_not_reach_rank_0_is_named() {
         let mut evidence = two(seen("a", Ok(0), None), seen("b", Ok(0), None));
         assert!(matches!(master(&evidence), NotTested(_)));
-        evidence.reached = vec![("a".to_owned(), None), ("b".to_owned(), Some("no route".to_owned()))];
+        evidence.reached =
+            vec![("a".to_owned(), None), ("b".to_owned(), Some("no route".to_owned()))];
         assert_eq!(master(&evidence), Verdict::Failed("from b: no route".to_owned()));
         evidence.reached.pop();
         assert_eq!(master(&evidence), NotTested("answers of b in time".to_owned()));
@@ -148,7 +159,8 @@ mod tests {
         let roomy = two(seen("a", Ok(8 << 30), None), seen("b", Ok(16 << 30), None));
         assert_eq!(shared_memory(&roomy), Passed("8 GiB are free at least".to_owned()));
         assert_eq!(memlock(&roomy), Passed("without limit".to_owned()));
-        let tight = two(seen("a", Ok(64 << 20), Some(65536)), seen("b", Err("read-only".to_owned()), None));
+        let tight =
+            two(seen("a", Ok(64 << 20), Some(65536)), seen("b", Err("read-only".to_owned()), None));
         let said = "64 MiB are free in /dev/shm of a; /dev/shm on b: read-only";
         assert_eq!(shared_memory(&tight), Verdict::Failed(said.to_owned()));
         assert_eq!(memlock(&tight), Verdict::Failed("rank 0 may lock 64 KiB".to_owned()));

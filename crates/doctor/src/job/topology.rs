@@ -19,7 +19,9 @@ pub(super) fn fewest(evidence: &JobEvidence) -> Verdict {
     let spanned = leaves.iter().filter(is_on).count();
     let lost = nodes.iter().filter(|node| !leaves.iter().any(|leaf| leaf.contains(node))).count();
     if lost > 0 {
-        return NotTested(format!("a topology with all nodes: {lost} of the job hang on no switch"));
+        return NotTested(format!(
+            "a topology with all nodes: {lost} of the job hang on no switch"
+        ));
     }
     // 3. The largest leaves together hold most.
     let mut sizes: Vec<usize> = leaves.iter().map(Vec::len).collect();
@@ -31,7 +33,9 @@ pub(super) fn fewest(evidence: &JobEvidence) -> Verdict {
     });
     let fewest = enough.map_or(sizes.len(), |at| at + 1);
     match spanned <= fewest {
-        true => Verdict::Passed(format!("{} below {}", count(nodes.len(), "node"), switches(spanned))),
+        true => {
+            Verdict::Passed(format!("{} below {}", count(nodes.len(), "node"), switches(spanned)))
+        }
         false => Verdict::Failed(format!(
             "{} nodes below {}; an empty cluster would hold them below {fewest}",
             nodes.len(),
@@ -44,7 +48,8 @@ fn switches(count: usize) -> String {
     format!("{count} leaf {}", if count == 1 { "switch" } else { "switches" })
 }
 
-/// Nodes of each leaf switch, of what `scontrol show topology` prints; none where it names no switch.
+/// Nodes of each leaf switch, of what `scontrol show topology` prints; none where it names no
+/// switch.
 #[must_use]
 pub fn leaves(text: &str) -> Vec<Vec<String>> {
     let nodes = |line: &str| {
@@ -79,11 +84,15 @@ mod tests {
 
     #[test]
     fn more_leaves_than_needed_are_named() {
-        assert_eq!(on(&["node1", "node4"]), Verdict::Passed("2 nodes below 1 leaf switch".to_owned()));
+        assert_eq!(
+            on(&["node1", "node4"]),
+            Verdict::Passed("2 nodes below 1 leaf switch".to_owned())
+        );
         assert_eq!(
             on(&["node4", "node5"]),
             Verdict::Failed(
-                "2 nodes below 2 leaf switches; an empty cluster would hold them below 1".to_owned()
+                "2 nodes below 2 leaf switches; an empty cluster would hold them below 1"
+                    .to_owned()
             )
         );
         // Five do not fit below one.

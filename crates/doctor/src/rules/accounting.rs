@@ -1,4 +1,5 @@
-//! Rules on what is recorded and enforced: without them shares, limits and reports are about processors only.
+//! Rules on what is recorded and enforced: without them shares, limits and reports are about
+//! processors only.
 
 use muster_model::check::Severity::{High, Medium};
 
@@ -107,9 +108,9 @@ fn billed(evidence: &Evidence) -> Judged {
 
 fn has_gres(node: &Record, name: &str) -> bool {
     let entries = node.get("Gres").unwrap_or_default().split(',');
-    entries
-        .into_iter()
-        .any(|entry| entry.split([':', '(']).next().is_some_and(|own| own.eq_ignore_ascii_case(name)))
+    entries.into_iter().any(|entry| {
+        entry.split([':', '(']).next().is_some_and(|own| own.eq_ignore_ascii_case(name))
+    })
 }
 
 /// Partitions with nodes that have a generic resource, and no weight for it.
@@ -124,9 +125,12 @@ fn unbilled(evidence: &Evidence, name: &str, has: fn(&Record) -> bool) -> Judged
         count += 1;
         let weights = partition.get("TRESBillingWeights").unwrap_or_default().to_ascii_lowercase();
         let bills = |entry: &str| {
-            let weight =
-                entry.split_once('=').filter(|(tres, _)| tres.trim().starts_with(&format!("gres/{name}")));
-            weight.is_some_and(|(_, weight)| weight.bytes().any(|digit| (b'1'..=b'9').contains(&digit)))
+            let weight = entry
+                .split_once('=')
+                .filter(|(tres, _)| tres.trim().starts_with(&format!("gres/{name}")));
+            weight.is_some_and(|(_, weight)| {
+                weight.bytes().any(|digit| (b'1'..=b'9').contains(&digit))
+            })
         };
         if !weights.split(',').any(bills) {
             let has = match weights.as_str() {
@@ -163,9 +167,18 @@ fn qos_enforced(evidence: &Evidence) -> Judged {
             .map(|partition| format!("partition {} has {field}", partition.name))
     };
     let limits = |qos: &Record| {
-        ["GrpTRES", "MaxTRES", "MaxTRESPU", "MaxTRESPA", "MaxJobsPU", "MaxSubmitPU", "MaxWall", "GrpJobs"]
-            .iter()
-            .any(|field| qos.get(field).is_some())
+        [
+            "GrpTRES",
+            "MaxTRES",
+            "MaxTRESPU",
+            "MaxTRESPA",
+            "MaxJobsPU",
+            "MaxSubmitPU",
+            "MaxWall",
+            "GrpJobs",
+        ]
+        .iter()
+        .any(|field| qos.get(field).is_some())
     };
     let limited = evidence.qos.iter().flatten().find(|qos| limits(qos));
     let used = None

@@ -1,4 +1,5 @@
-//! Rules on GPUs as slurm.conf and gres.conf write them down. The two must agree, or nodes are drained.
+//! Rules on GPUs as slurm.conf and gres.conf write them down. The two must agree, or nodes are
+//! drained.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -117,7 +118,8 @@ impl GpuLine<'_> {
 
 fn lines(evidence: &Evidence) -> Result<Vec<GpuLine<'_>>, Untested> {
     let Some(lines) = &evidence.gres else { return untested("gres.conf") };
-    let is_gpu = |line: &&Line| line.get("Name").is_some_and(|name| name.eq_ignore_ascii_case("gpu"));
+    let is_gpu =
+        |line: &&Line| line.get("Name").is_some_and(|name| name.eq_ignore_ascii_case("gpu"));
     let read = |line| GpuLine { line, nodes: nodes_of(line) };
     Ok(lines.iter().filter(is_gpu).map(read).collect())
 }
@@ -160,12 +162,16 @@ fn missing_node(evidence: &Evidence) -> Judged {
     let nodes = evidence.gpu_nodes()?;
     let lines = lines(evidence)?;
     let lacks = |node: &&&Record| {
-        detected(evidence, &node.name).is_none() && !lines.iter().any(|line| line.is_for(&node.name))
+        detected(evidence, &node.name).is_none()
+            && !lines.iter().any(|line| line.is_for(&node.name))
     };
     let said = nodes.iter().filter(lacks).map(|node| {
         (format!("Gres={}, and no line of gres.conf", node.get("Gres").unwrap_or_default()), *node)
     });
-    none_of(grouped(said.collect()), format!("{} nodes with GPUs have lines or are detected", nodes.len()))
+    none_of(
+        grouped(said.collect()),
+        format!("{} nodes with GPUs have lines or are detected", nodes.len()),
+    )
 }
 
 fn unknown_node(evidence: &Evidence) -> Judged {
@@ -180,7 +186,10 @@ fn unknown_node(evidence: &Evidence) -> Judged {
         if let Some(first) = unknown.first() {
             trips.push(Trip {
                 key: first.to_string(),
-                says: format!("{} nodes without Gres=gpu in slurm.conf, such as {first}", unknown.len()),
+                says: format!(
+                    "{} nodes without Gres=gpu in slurm.conf, such as {first}",
+                    unknown.len()
+                ),
                 place: Some(line.line.place.clone()),
             });
         }
@@ -193,7 +202,8 @@ fn counts_differ(evidence: &Evidence) -> Judged {
     let lines = lines(evidence)?;
     let mut said = Vec::new();
     for node in &nodes {
-        let own: Vec<u64> = lines.iter().filter(|line| line.is_for(&node.name)).map(GpuLine::count).collect();
+        let own: Vec<u64> =
+            lines.iter().filter(|line| line.is_for(&node.name)).map(GpuLine::count).collect();
         let count = own.iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
         if !own.is_empty() && count != gpus(node) {
             said.push((format!("{} GPUs in slurm.conf, {count} in gres.conf", gpus(node)), *node));
@@ -213,7 +223,8 @@ fn types_differ(evidence: &Evidence) -> Judged {
             .filter_map(|line| line.line.get("Type").map(str::to_ascii_lowercase))
             .collect();
         let wanted = gpu_types(node).into_iter().filter_map(|(kind, _)| kind);
-        let lost: Vec<String> = wanted.filter(|kind| !own.contains(&kind.to_ascii_lowercase())).collect();
+        let lost: Vec<String> =
+            wanted.filter(|kind| !own.contains(&kind.to_ascii_lowercase())).collect();
         let has_lines = lines.iter().any(|line| line.is_for(&node.name));
         let is_detected = own.is_empty() && detected(evidence, &node.name).is_some();
         if has_lines && !is_detected && !lost.is_empty() {
@@ -250,7 +261,8 @@ const VENDORS: [(&str, &str); 19] = [
     ("mi300a", "amd"),
 ];
 
-/// By the devices of the machine that the check runs on, where it is a node with some; else by the vendor of device files.
+/// By the devices of the machine that the check runs on, where it is a node with some; else by the
+/// vendor of device files.
 fn not_the_device(evidence: &Evidence) -> Judged {
     let nodes = evidence.gpu_nodes()?;
     let mut said = Vec::new();
@@ -270,13 +282,15 @@ fn not_the_device(evidence: &Evidence) -> Judged {
             names.iter().any(|name| name.to_ascii_lowercase().replace(' ', "_").contains(&kind))
         };
         let odd = gpu_types(node).into_iter().filter_map(|(kind, _)| kind).find(|kind| !fits(kind));
-        said.extend(
-            odd.map(|kind| (format!("{kind} in slurm.conf, and the device is {}", names.join(", ")), node)),
-        );
+        said.extend(odd.map(|kind| {
+            (format!("{kind} in slurm.conf, and the device is {}", names.join(", ")), node)
+        }));
     }
     // 2. Whose files they have.
     for line in lines(evidence).unwrap_or_default() {
-        let (Some(kind), Some(file)) = (line.line.get("Type"), line.line.get("File")) else { continue };
+        let (Some(kind), Some(file)) = (line.line.get("Type"), line.line.get("File")) else {
+            continue;
+        };
         let vendor = VENDORS
             .iter()
             .find(|(word, _)| kind.to_ascii_lowercase().split(['_', '-']).any(|own| own == *word));
@@ -308,7 +322,10 @@ fn without_file(evidence: &Evidence) -> Judged {
     };
     let trip = |line: &GpuLine| Trip {
         key: line.line.get("NodeName").unwrap_or("all nodes").to_owned(),
-        says: format!("a line on GPUs of {} has no File", line.line.get("NodeName").unwrap_or("all nodes")),
+        says: format!(
+            "a line on GPUs of {} has no File",
+            line.line.get("NodeName").unwrap_or("all nodes")
+        ),
         place: Some(line.line.place.clone()),
     };
     none_of(lines.iter().filter(bare).map(trip).collect(), "all GPUs have files or are detected")
@@ -318,7 +335,8 @@ fn beside_autodetect(evidence: &Evidence) -> Judged {
     let nodes = evidence.gpu_nodes()?;
     let lines = lines(evidence)?;
     let both = |line: &&GpuLine| {
-        let detects = |node: &&Record| line.is_for(&node.name) && detected(evidence, &node.name).is_some();
+        let detects =
+            |node: &&Record| line.is_for(&node.name) && detected(evidence, &node.name).is_some();
         line.line.get("File").is_some() && nodes.iter().any(detects)
     };
     let trip = |line: &GpuLine| Trip {
@@ -346,5 +364,8 @@ fn typed_and_untyped(evidence: &Evidence) -> Judged {
         ),
         place: Some(untyped.place.clone()),
     });
-    none_of(trip.into_iter().collect(), format!("{} nodes with GPUs are alike in this", nodes.len()))
+    none_of(
+        trip.into_iter().collect(),
+        format!("{} nodes with GPUs are alike in this", nodes.len()),
+    )
 }

@@ -163,14 +163,19 @@ fn memory_default(evidence: &Evidence) -> Judged {
         says: format!("partition {} has no default of memory, nor has the cluster", partition.name),
         place: Some(partition.place.clone()),
     };
-    none_of(partitions.iter().filter(lacks).map(trip).collect(), "every partition has a default of memory")
+    none_of(
+        partitions.iter().filter(lacks).map(trip).collect(),
+        "every partition has a default of memory",
+    )
 }
 
 fn real_memory(evidence: &Evidence) -> Judged {
     memory_counts(evidence)?;
     let nodes = evidence.nodes()?;
     let has = |node: &Record| {
-        node.get("RealMemory").and_then(|amount| amount.parse::<u64>().ok()).is_some_and(|amount| amount > 1)
+        node.get("RealMemory")
+            .and_then(|amount| amount.parse::<u64>().ok())
+            .is_some_and(|amount| amount > 1)
     };
     let without: Vec<&Record> = nodes.iter().filter(|node| !has(node)).collect();
     let trip = without.first().map(|first| Trip {
@@ -195,8 +200,9 @@ fn processors(evidence: &Evidence) -> Judged {
     for node in nodes {
         let Some(cpus) = number(node, "CPUs").or(number(node, "CPUTot")) else { continue };
         let [cores, threads] = ["CoresPerSocket", "ThreadsPerCore"].map(|key| number(node, key));
-        let sockets = number(node, "Sockets")
-            .or_else(|| Some(number(node, "SocketsPerBoard")? * number(node, "Boards").unwrap_or(1)));
+        let sockets = number(node, "Sockets").or_else(|| {
+            Some(number(node, "SocketsPerBoard")? * number(node, "Boards").unwrap_or(1))
+        });
         if sockets.or(cores).or(threads).is_none() {
             continue;
         }
@@ -205,9 +211,8 @@ fn processors(evidence: &Evidence) -> Judged {
         let all = cores.saturating_mul(threads);
         // Sockets that are not said follow from the others.
         let fits = match sockets {
-            Some(sockets) => {
-                [sockets, sockets.saturating_mul(cores), sockets.saturating_mul(all)].contains(&cpus)
-            }
+            Some(sockets) => [sockets, sockets.saturating_mul(cores), sockets.saturating_mul(all)]
+                .contains(&cpus),
             None => cpus > 0 && cpus % all == 0,
         };
         if !fits {
@@ -261,7 +266,9 @@ fn in_kubernetes(evidence: &Evidence) -> Judged {
         let inside: Vec<&str> = evidence
             .partitions
             .iter()
-            .filter(|partition| evidence.nodes_of(partition).is_some_and(|names| names.contains(&node.name)))
+            .filter(|partition| {
+                evidence.nodes_of(partition).is_some_and(|names| names.contains(&node.name))
+            })
             .map(|partition| partition.name.as_str())
             .collect();
         let inside = if inside.is_empty() {
@@ -275,7 +282,8 @@ fn in_kubernetes(evidence: &Evidence) -> Judged {
             place: Some(node.place.clone()),
         }
     };
-    let shared = |node: &&Record| is_theirs(&node.name) || node.get("NodeHostname").is_some_and(is_theirs);
+    let shared =
+        |node: &&Record| is_theirs(&node.name) || node.get("NodeHostname").is_some_and(is_theirs);
     let pass = format!("{} nodes here, {} there, none in common", nodes.len(), kubernetes.len());
     none_of(nodes.iter().filter(shared).map(trip).collect(), pass)
 }

@@ -7,7 +7,8 @@ use crate::rule::{Judged, Page, Rule, Trip, none_of, right};
 
 /// The manual's own default; who sets less cut a limit that scripts in circulation count on.
 const USUAL_ARRAY: u64 = 1001;
-/// The manual speaks of a few hundred thousand as what still performs; a job takes some kilobytes, ten times that is gigabytes.
+/// The manual speaks of a few hundred thousand as what still performs; a job takes some kilobytes,
+/// ten times that is gigabytes.
 const MOST_JOBS: u64 = 1_000_000;
 /// "Much larger", says the manual; less than twice is that for nobody.
 const TIMES: u64 = 2;

@@ -1,4 +1,5 @@
-//! The rules, in the order in which they are shown. Lists of data with one function each; none knows of another.
+//! The rules, in the order in which they are shown. Lists of data with one function each; none
+//! knows of another.
 
 mod accounting;
 mod devices;

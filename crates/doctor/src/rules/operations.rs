@@ -5,7 +5,8 @@ use muster_model::check::Severity::{High, Low, Medium};
 use crate::evidence::{Evidence, Said, untested};
 use crate::rule::{Judged, Page, Rule, Trip, none_of, right};
 
-/// The manual's default. A driver that lets go of a GPU can take longer; shorter drains nodes for nothing.
+/// The manual's default. A driver that lets go of a GPU can take longer; shorter drains nodes for
+/// nothing.
 const SHORTEST_UNKILLABLE_SECS: u64 = 60;
 /// Time between SIGTERM and SIGKILL; the manual's default is 30.
 const SHORTEST_KILL_WAIT_SECS: u64 = 10;
@@ -158,7 +159,8 @@ fn slashed(path: &str) -> String {
 
 fn state_shared(evidence: &Evidence) -> Judged {
     let controllers = evidence.all_said("SlurmctldHost")?.len();
-    let backups = evidence.all_said("BackupController")?.iter().filter(|said| !said.value.is_empty()).count();
+    let backups =
+        evidence.all_said("BackupController")?.iter().filter(|said| !said.value.is_empty()).count();
     let state = evidence.said("StateSaveLocation", Some("/var/spool"))?;
     if controllers + backups < 2 {
         return none_of(Vec::new(), "one controller");

@@ -7,7 +7,8 @@ use muster_model::check::Severity::{High, Low, Medium};
 use crate::evidence::{Evidence, Record, Said, Untested, untested};
 use crate::rule::{Judged, Page, Rule, Trip, none_of, right};
 
-/// Longer waits before a requeued job may start are hardly meant; the manual's default is two minutes.
+/// Longer waits before a requeued job may start are hardly meant; the manual's default is two
+/// minutes.
 const LONG_WAIT_SECS: u64 = 600;
 /// The manual's default, which it calls short for prologs.
 const SHORT_START_SECS: u64 = 10;
@@ -111,7 +112,8 @@ fn mode_off(evidence: &Evidence) -> Judged {
     none_of(trip.into_iter().collect(), says)
 }
 
-/// Who can be preempted is said by partitions or by qualities of service, by the type of preemption.
+/// Who can be preempted is said by partitions or by qualities of service, by the type of
+/// preemption.
 fn without_grace(evidence: &Evidence) -> Judged {
     let kind = preempts(evidence)?;
     let mode = evidence.said("PreemptMode", Some("OFF"))?;
@@ -126,7 +128,10 @@ fn without_grace(evidence: &Evidence) -> Judged {
             };
             let partitions = evidence.partitions()?;
             let highest = partitions.iter().map(tier).max();
-            ("partition", partitions.iter().filter(|partition| Some(tier(partition)) < highest).collect())
+            (
+                "partition",
+                partitions.iter().filter(|partition| Some(tier(partition)) < highest).collect(),
+            )
         }
     };
     let grace = |victim: &&&Record| {
@@ -147,7 +152,9 @@ fn without_grace(evidence: &Evidence) -> Judged {
 
 fn preempted_qos(evidence: &Evidence) -> Result<Vec<&Record>, Untested> {
     let Some(qos) = &evidence.qos else {
-        return untested("the output of `sacctmgr -P show qos format=Name,GraceTime,Preempt,PreemptMode`");
+        return untested(
+            "the output of `sacctmgr -P show qos format=Name,GraceTime,Preempt,PreemptMode`",
+        );
     };
     let names: BTreeSet<&str> =
         qos.iter().filter_map(|qos| qos.get("Preempt")).flat_map(|list| list.split(',')).collect();

@@ -84,7 +84,8 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Both factors go from 0 to 1: with ten times the weight a tenth of PriorityMaxAge makes up for the worst share.
+/// Both factors go from 0 to 1: with ten times the weight a tenth of PriorityMaxAge makes up for
+/// the worst share.
 const FAR: u64 = 10;
 
 /// The weights are read by this plugin only. Who gave no PriorityType means them all the same.
@@ -114,6 +115,7 @@ fn never_decays(evidence: &Evidence) -> Judged {
     let reset = evidence.said("PriorityUsageResetPeriod", Some("NONE"))?;
     let is_zero = half_life.value.bytes().all(|byte| matches!(byte, b'0' | b':' | b'-'));
     let says = format!("{}, and {}", half_life.text(), reset.text());
-    let trip = (is_zero && reset.is("none")).then(|| Trip { says: says.clone(), ..half_life.trip() });
+    let trip =
+        (is_zero && reset.is("none")).then(|| Trip { says: says.clone(), ..half_life.trip() });
     none_of(trip.into_iter().collect(), says)
 }

@@ -1,5 +1,6 @@
-//! Rules on files that slurmctld refuses: it ends with `Unable to process configuration file`, and a cluster whose controller is restarted
-//! with such a file is down. What depends on the machine, such as users, host names and files that are named, is not looked at.
+//! Rules on files that slurmctld refuses: it ends with `Unable to process configuration file`, and
+//! a cluster whose controller is restarted with such a file is down. What depends on the machine,
+//! such as users, host names and files that are named, is not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -130,10 +131,9 @@ fn pairs(
     evidence: &Evidence,
 ) -> Result<impl Iterator<Item = (&'static [Keys], &Pair, &CheckPlace)>, Untested> {
     let of_line = |(kind, line): &'_ (SourceKind, Line)| table(*kind, line);
-    Ok(lines(evidence)?
-        .iter()
-        .filter_map(move |entry| Some((of_line(entry)?, entry)))
-        .flat_map(|(table, (_, line))| line.pairs.iter().map(move |pair| (table, pair, &line.place))))
+    Ok(lines(evidence)?.iter().filter_map(move |entry| Some((of_line(entry)?, entry))).flat_map(
+        |(table, (_, line))| line.pairs.iter().map(move |pair| (table, pair, &line.place)),
+    ))
 }
 
 fn trip(key: &str, says: String, place: &CheckPlace) -> Trip {
@@ -148,13 +148,19 @@ fn not_understood(evidence: &Evidence) -> Judged {
         let defines = ["nodename", "partitionname", "nodeset", "downnodes"]
             .iter()
             .any(|word| line.pairs[0].key.eq_ignore_ascii_case(word));
-        let is_plain =
-            matches!(kind, SourceKind::SlurmConf | SourceKind::CgroupConf | SourceKind::SlurmdbdConf);
+        let is_plain = matches!(
+            kind,
+            SourceKind::SlurmConf | SourceKind::CgroupConf | SourceKind::SlurmdbdConf
+        );
         is_plain && !defines && line.pairs.len() > 1
     };
     let crowded = lines.iter().filter(is_crowded).map(|(_, line)| {
         let [first, second, ..] = line.pairs.as_slice() else { unreachable!("it has two") };
-        trip(&second.key, format!("{} stands behind {} on one line", second.key, first.key), &line.place)
+        trip(
+            &second.key,
+            format!("{} stands behind {} on one line", second.key, first.key),
+            &line.place,
+        )
     });
     none_of(odd.chain(crowded).collect(), format!("{} lines", lines.len()))
 }
@@ -165,7 +171,8 @@ fn unknown_key(evidence: &Evidence) -> Judged {
     for (table, pair, place) in pairs(evidence)? {
         count += 1;
         if takes(table, &pair.key).is_none() {
-            let meant = nearest(table, &pair.key).map_or(String::new(), |name| format!("; {name} is one"));
+            let meant =
+                nearest(table, &pair.key).map_or(String::new(), |name| format!("; {name} is one"));
             trips.push(trip(&pair.key, format!("{} is no key here{meant}", pair.key), place));
         }
     }
@@ -194,17 +201,22 @@ fn unknown_gres(evidence: &Evidence) -> Option<Trip> {
     let managed = evidence.said("GresTypes", Some("")).ok()?;
     let name = |part: &str| {
         let (kind, name) = part.trim().split_once('/')?;
-        kind.eq_ignore_ascii_case("gres").then(|| name.split(':').next().unwrap_or_default().to_owned())
+        kind.eq_ignore_ascii_case("gres")
+            .then(|| name.split(':').next().unwrap_or_default().to_owned())
     };
-    let odd =
-        recorded.value.split(',').filter_map(name).find(|name| !name.is_empty() && !managed.lists(name))?;
+    let odd = recorded
+        .value
+        .split(',')
+        .filter_map(name)
+        .find(|name| !name.is_empty() && !managed.lists(name))?;
     Some(Trip { says: format!("{}: GresTypes has no {odd}", recorded.text()), ..recorded.trip() })
 }
 
 /// `name`, `name:3` or `name@server:3`.
 fn unknown_licenses(evidence: &Evidence) -> Option<Trip> {
     let licenses = evidence.said("Licenses", Some("")).ok()?;
-    let is_odd = |part: &&str| part.split_once(':').is_some_and(|(_, count)| count.parse::<u32>().is_err());
+    let is_odd =
+        |part: &&str| part.split_once(':').is_some_and(|(_, count)| count.parse::<u32>().is_err());
     let odd = licenses.value.split(',').map(str::trim).find(is_odd)?;
     Some(Trip {
         says: format!("{}: `{odd}` has no number behind the colon", licenses.text()),
@@ -283,7 +295,11 @@ fn required(evidence: &Evidence) -> Judged {
     let trips = ["ClusterName", "SlurmctldHost", "NodeName", "PartitionName"]
         .into_iter()
         .filter(|key| !(has(key) || *key == "SlurmctldHost" && has("ControlMachine")))
-        .map(|key| Trip { key: key.to_ascii_lowercase(), says: format!("{key} is not set"), place: None });
+        .map(|key| Trip {
+            key: key.to_ascii_lowercase(),
+            says: format!("{key} is not set"),
+            place: None,
+        });
     none_of(trips.collect(), "ClusterName, SlurmctldHost, NodeName and PartitionName are set")
 }
 
@@ -293,7 +309,8 @@ fn contradict(evidence: &Evidence) -> Judged {
     let mut trips = Vec::new();
     // 1. How jobs are preempted.
     let (kind, mode) = (said("PreemptType", "preempt/none")?, said("PreemptMode", "OFF")?);
-    let modes: Vec<String> = mode.value.split(',').map(|word| word.trim().to_ascii_lowercase()).collect();
+    let modes: Vec<String> =
+        mode.value.split(',').map(|word| word.trim().to_ascii_lowercase()).collect();
     let has = |word: &str| modes.iter().any(|mode| mode == word);
     let acts = ["cancel", "requeue", "suspend"].iter().any(|word| has(word));
     if kind.is("preempt/none") && acts {
@@ -304,7 +321,8 @@ fn contradict(evidence: &Evidence) -> Judged {
     }
     // 2. What is given to jobs.
     let (select, by) = (said("SelectType", "select/cons_tres")?, said("SelectTypeParameters", "")?);
-    let units: BTreeSet<String> = by.value.split(',').map(|word| word.trim().to_ascii_lowercase()).collect();
+    let units: BTreeSet<String> =
+        by.value.split(',').map(|word| word.trim().to_ascii_lowercase()).collect();
     let is_unit = |word: &&String| {
         let bare = word.trim_end_matches("_memory");
         matches!(bare, "cr_cpu" | "cr_core" | "cr_socket" | "cr_board")
@@ -314,7 +332,10 @@ fn contradict(evidence: &Evidence) -> Judged {
         trips.push(Trip { says: format!("{} with {}", by.text(), select.text()), ..by.trip() });
     }
     if named.is_empty() && units.contains("cr_memory") && !select.is("select/linear") {
-        trips.push(Trip { says: format!("{} without a unit of processors", by.text()), ..by.trip() });
+        trips.push(Trip {
+            says: format!("{} without a unit of processors", by.text()),
+            ..by.trip()
+        });
     }
     // 3. Numbers of jobs, and a log without a file.
     let (first, last) = (said("FirstJobId", "1")?, said("MaxJobId", "67043328")?);
@@ -323,7 +344,10 @@ fn contradict(evidence: &Evidence) -> Judged {
     }
     let (level, file) = (said("SlurmSchedLogLevel", "0")?, said("SlurmSchedLogFile", "")?);
     if level.number() > Some(0) && file.value.is_empty() {
-        trips.push(Trip { says: format!("{} without SlurmSchedLogFile", level.text()), ..level.trip() });
+        trips.push(Trip {
+            says: format!("{} without SlurmSchedLogFile", level.text()),
+            ..level.trip()
+        });
     }
     trips.extend(lines.iter().filter_map(|line| lists_differ(line)));
     none_of(trips, "no two exclude each other")
@@ -339,7 +363,11 @@ fn lists_differ(line: &Line) -> Option<Trip> {
         (list.len() != names.len() && list.len() > 1).then_some((key, value, list.len()))
     });
     let (key, value, count) = odd?;
-    Some(trip(key, format!("{key}={value} has {count} entries for {} nodes", names.len()), &line.place))
+    Some(trip(
+        key,
+        format!("{key}={value} has {count} entries for {} nodes", names.len()),
+        &line.place,
+    ))
 }
 
 fn topology(evidence: &Evidence) -> Judged {
@@ -355,7 +383,11 @@ fn topology(evidence: &Evidence) -> Judged {
     for (name, line) in &lines {
         let (nodes, children) = (line.get("Nodes"), line.get("Switches"));
         if nodes.is_some() == children.is_some() {
-            let what = if nodes.is_some() { "both Nodes and Switches" } else { "neither Nodes nor Switches" };
+            let what = if nodes.is_some() {
+                "both Nodes and Switches"
+            } else {
+                "neither Nodes nor Switches"
+            };
             trips.push(trip(name, format!("switch {name} has {what}"), &line.place));
         }
         if let Some(odd) = below[name].iter().find(|child| !names.contains(child.as_str())) {

@@ -6,7 +6,8 @@ use crate::evidence::{Evidence, Record, untested};
 use crate::rule::{Judged, Page, Rule, Trip, minutes, none_of, right};
 
 /// Words in the names of partitions where people sit and wait.
-const INTERACTIVE: [&str; 7] = ["interactive", "inter", "debug", "dev", "devel", "notebook", "jupyter"];
+const INTERACTIVE: [&str; 7] =
+    ["interactive", "inter", "debug", "dev", "devel", "notebook", "jupyter"];
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -105,8 +106,11 @@ fn is_interactive(partition: &Record) -> bool {
 
 /// Partitions of one kind whose limit is missing or endless.
 fn of_partitions(evidence: &Evidence, interactive: bool, key: &str) -> Judged {
-    let of_kind: Vec<&Record> =
-        evidence.partitions()?.iter().filter(|partition| is_interactive(partition) == interactive).collect();
+    let of_kind: Vec<&Record> = evidence
+        .partitions()?
+        .iter()
+        .filter(|partition| is_interactive(partition) == interactive)
+        .collect();
     if of_kind.is_empty() {
         return untested(match interactive {
             true => "a partition whose name says that it is interactive",
@@ -151,7 +155,10 @@ fn default_above_max(evidence: &Evidence) -> Judged {
         let (default, max) = (partition.get("DefaultTime")?, partition.get("MaxTime")?);
         (minutes(default)? > minutes(max)?).then(|| Trip {
             key: partition.name.clone(),
-            says: format!("partition {} has DefaultTime={default} and MaxTime={max}", partition.name),
+            says: format!(
+                "partition {} has DefaultTime={default} and MaxTime={max}",
+                partition.name
+            ),
             place: Some(partition.place.clone()),
         })
     };
@@ -169,7 +176,10 @@ fn default_partition(evidence: &Evidence) -> Judged {
     let trip = |says: String, place| vec![Trip { key: "default".to_owned(), says, place }];
     match names.as_slice() {
         [one] => none_of(Vec::new(), format!("{} is the default", one.name)),
-        [] => none_of(trip(format!("none of {} partitions is the default", partitions.len()), None), ""),
+        [] => none_of(
+            trip(format!("none of {} partitions is the default", partitions.len()), None),
+            "",
+        ),
         [first, .., last] => none_of(
             trip(
                 format!(
@@ -193,7 +203,9 @@ fn window(evidence: &Evidence) -> Judged {
     let window = parameters.option("bf_window").and_then(|minutes| minutes.trim().parse().ok());
     let longest = partitions
         .iter()
-        .filter_map(|partition| Some((partition.get("MaxTime").and_then(minutes)?, &partition.name)))
+        .filter_map(|partition| {
+            Some((partition.get("MaxTime").and_then(minutes)?, &partition.name))
+        })
         .max();
     let Some((longest, name)) = longest else {
         return untested("a partition with a MaxTime");
@@ -219,7 +231,10 @@ fn unknown_nodes(evidence: &Evidence) -> Judged {
     let mut trips = Vec::new();
     for partition in partitions {
         let Some(names) = evidence.nodes_of(partition) else {
-            return untested(format!("a list of nodes of partition {} that can be read", partition.name));
+            return untested(format!(
+                "a list of nodes of partition {} that can be read",
+                partition.name
+            ));
         };
         let unknown: Vec<String> = names.into_iter().filter(|name| !known(name)).collect();
         if let Some(first) = unknown.first() {

@@ -47,8 +47,9 @@ fn placed_by_switches(
     evidence: &Evidence,
 ) -> Result<(bool, String, Option<muster_model::check::CheckPlace>), Untested> {
     let plugin = evidence.said("TopologyPlugin", Some("topology/flat"))?;
-    let is_flat =
-        ["", "topology/none", "topology/flat", "topology/default"].iter().any(|word| plugin.is(word));
+    let is_flat = ["", "topology/none", "topology/flat", "topology/default"]
+        .iter()
+        .any(|word| plugin.is(word));
     Ok((!is_flat, plugin.text(), plugin.place))
 }
 
@@ -68,9 +69,13 @@ fn no_topology(evidence: &Evidence) -> Judged {
         Ok(lines) => Some(lines.iter().filter(|line| line.get("Nodes").is_some()).count()),
         Err(_) => None,
     };
-    let gpu_nodes = evidence.nodes().map(|nodes| nodes.iter().filter(|node| gpus(node) > 0).count());
-    let trip =
-        |what: String| Trip { key: "topologyplugin".to_owned(), says: format!("{says}, and {what}"), place };
+    let gpu_nodes =
+        evidence.nodes().map(|nodes| nodes.iter().filter(|node| gpus(node) > 0).count());
+    let trip = |what: String| Trip {
+        key: "topologyplugin".to_owned(),
+        says: format!("{says}, and {what}"),
+        place,
+    };
     let gpu_nodes = match (leaves, gpu_nodes) {
         // Without nodes nothing says that there is one leaf, either.
         (None, gpu_nodes) => gpu_nodes?,
@@ -81,11 +86,14 @@ fn no_topology(evidence: &Evidence) -> Judged {
             none_of(vec![trip(format!("topology.conf has {leaves} leaf switches"))], "")
         }
         Some(_) => none_of(Vec::new(), "one leaf switch"),
-        None if gpu_nodes > ONE_LEAF => {
-            none_of(vec![trip(format!("{gpu_nodes} nodes with GPUs hardly hang on one switch"))], "")
-        }
+        None if gpu_nodes > ONE_LEAF => none_of(
+            vec![trip(format!("{gpu_nodes} nodes with GPUs hardly hang on one switch"))],
+            "",
+        ),
         None if gpu_nodes <= 1 => none_of(Vec::new(), "no gang has two nodes with GPUs"),
-        None => untested(format!("topology.conf, or to know whether {gpu_nodes} nodes hang on one switch")),
+        None => untested(format!(
+            "topology.conf, or to know whether {gpu_nodes} nodes hang on one switch"
+        )),
     }
 }
 
@@ -105,7 +113,11 @@ fn without_switch(evidence: &Evidence) -> Judged {
         nodes.iter().map(|node| node.name.as_str()).filter(|name| !known.contains(*name)).collect();
     let trip = lost.first().map(|first| Trip {
         key: "nodes".to_owned(),
-        says: format!("{} of {} nodes are below no switch, such as {first}", lost.len(), nodes.len()),
+        says: format!(
+            "{} of {} nodes are below no switch, such as {first}",
+            lost.len(),
+            nodes.len()
+        ),
         place: lines.first().map(|line| line.place.clone()),
     });
     none_of(trip.into_iter().collect(), format!("{} nodes are below a switch", nodes.len()))

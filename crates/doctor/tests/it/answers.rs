@@ -45,8 +45,12 @@ fn the_most_severe_comes_first_and_a_baseline_makes_findings_known() {
     assert_eq!(rules, ["no-backfill", "preempt-without-grace", "age-weight-zero"]);
     let known = known_in(&baseline(&report)).unwrap();
     let again = check(&bad().with("KillWait=30", "KillWait=1").evidence(), &known);
-    let new: Vec<&str> =
-        again.findings.iter().filter(|finding| !finding.known).map(|finding| finding.rule).collect();
+    let new: Vec<&str> = again
+        .findings
+        .iter()
+        .filter(|finding| !finding.known)
+        .map(|finding| finding.rule)
+        .collect();
     assert_eq!((again.findings.len(), new), (4, vec!["no-time-to-save"]));
 }
 
@@ -69,6 +73,9 @@ fn each_rule_has_one_place_in_the_document() {
 #[test]
 fn texts_are_fragments() {
     for (_, _, title) in ids() {
-        assert!(!title.ends_with(['.', '!']) && !title.contains("  ") && title.len() > 5, "{title:?}");
+        assert!(
+            !title.ends_with(['.', '!']) && !title.contains("  ") && title.len() > 5,
+            "{title:?}"
+        );
     }
 }

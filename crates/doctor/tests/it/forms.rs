@@ -28,12 +28,19 @@ fn needed(report: &CheckReport, rule: &str) -> String {
 fn an_included_file_counts_where_it_is_given_and_is_named_where_it_is_not() {
     let conf = "ClusterName=c\nInclude /etc/slurm/more.conf\n";
     let report_without = report(&[("slurm.conf", conf)]);
-    assert_eq!(needed(&report_without, "no-backfill"), "/etc/slurm/more.conf, which slurm.conf includes");
+    assert_eq!(
+        needed(&report_without, "no-backfill"),
+        "/etc/slurm/more.conf, which slurm.conf includes"
+    );
     let more = "SchedulerType=sched/builtin\nKillWait=1\n";
     let report = report(&[("slurm.conf", conf), ("more.conf", more)]);
     assert!(failed(&report).contains(&"no-backfill"), "{report:#?}");
-    let place = report.findings.iter().find(|finding| finding.rule == "no-backfill").unwrap().place.clone();
-    assert_eq!(place.map(|place| (place.source, place.line)), Some(("more.conf".to_owned(), Some(1))));
+    let place =
+        report.findings.iter().find(|finding| finding.rule == "no-backfill").unwrap().place.clone();
+    assert_eq!(
+        place.map(|place| (place.source, place.line)),
+        Some(("more.conf".to_owned(), Some(1)))
+    );
 }
 
 #[test]
@@ -84,8 +91,12 @@ Slurmctld(primary) at head1 is UP
     let nodes = "NodeName=n1 Arch=x86_64 CPUTot=64 Gres=gpu:h100:8(S:0-1) OS=Linux 6.1 #1 SMP RealMemory=1000 State=IDLE\n";
     let partitions = "PartitionName=batch Nodes=n1 MaxTime=UNLIMITED DefaultTime=NONE TotalNodes=1 TRESBillingWeights=GRES/gpu=1\n";
     let conf = "ClusterName=c\nKillWait=5\nSchedulerType=sched/builtin\n";
-    let sources =
-        [("config.txt", config), ("nodes.txt", nodes), ("partitions.txt", partitions), ("slurm.conf", conf)];
+    let sources = [
+        ("config.txt", config),
+        ("nodes.txt", nodes),
+        ("partitions.txt", partitions),
+        ("slurm.conf", conf),
+    ];
     let report = report(&sources);
     let failed = failed(&report);
     for rule in [
@@ -99,11 +110,18 @@ Slurmctld(primary) at head1 is UP
     }
     assert!(failed.contains(&"state-not-shared"), "{failed:?}");
     // As it runs, and not as it is written.
-    for rule in
-        ["no-backfill", "gpus-not-accounted", "gpus-not-billed", "devices-not-constrained", "debug-left-on"]
-    {
+    for rule in [
+        "no-backfill",
+        "gpus-not-accounted",
+        "gpus-not-billed",
+        "devices-not-constrained",
+        "debug-left-on",
+    ] {
         assert!(report.passed.iter().any(|outcome| outcome.rule == rule), "{rule}: {report:#?}");
     }
     let wait = report.findings.iter().find(|finding| finding.rule == "no-time-to-save").unwrap();
-    assert_eq!((wait.evidence.as_str(), &wait.place.as_ref().unwrap().line), ("KillWait=5 sec", &Some(2)));
+    assert_eq!(
+        (wait.evidence.as_str(), &wait.place.as_ref().unwrap().line),
+        ("KillWait=5 sec", &Some(2))
+    );
 }

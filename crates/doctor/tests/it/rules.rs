@@ -1,4 +1,5 @@
-//! Each rule passes on a site where nothing is wrong, and fails on the same with one change. A rule without such a change fails here.
+//! Each rule passes on a site where nothing is wrong, and fails on the same with one change. A rule
+//! without such a change fails here.
 
 use std::collections::BTreeSet;
 
@@ -45,14 +46,22 @@ const ROWS: &[Row] = &[
     ),
     ("gpus-not-accounted", &[("AccountingStorageTRES=gres/gpu,gres/gpu:h100\n", "")], &[]),
     ("gpus-not-accounted", &[("gres/gpu,gres/gpu:h100", "gres/gpu:h100,license/x")], &[]),
-    ("gpus-not-billed", &[("PartitionName=DEFAULT TRESBillingWeights=\"CPU=0.1,GRES/gpu=1.0\"\n", "")], &[]),
+    (
+        "gpus-not-billed",
+        &[("PartitionName=DEFAULT TRESBillingWeights=\"CPU=0.1,GRES/gpu=1.0\"\n", "")],
+        &[],
+    ),
     ("gpus-not-billed", &[("GRES/gpu=1.0", "GRES/gpu=0.0")], &[]),
     ("limits-not-enforced", &[("associations,limits,qos", "associations,qos")], &[]),
     ("qos-not-enforced", &[("associations,limits,qos", "associations,limits")], &[]),
     ("no-job-statistics", &[("jobacct_gather/cgroup", "jobacct_gather/none")], &[]),
     ("records-never-purged", &[("PurgeJobAfter=24month\n", "")], &[]),
     ("priority-basic", &[("priority/multifactor", "priority/basic")], &[]),
-    ("fair-share-weight-zero", &[("PriorityWeightFairshare=10000", "PriorityWeightFairshare=0")], &[]),
+    (
+        "fair-share-weight-zero",
+        &[("PriorityWeightFairshare=10000", "PriorityWeightFairshare=0")],
+        &[],
+    ),
     ("fair-share-weight-zero", &[("PriorityWeightFairshare=10000\n", "")], &[]),
     (
         "fair-share-without-slurmdbd",
@@ -84,16 +93,28 @@ const ROWS: &[Row] = &[
     ("gres-type-differs", &[("Type=h100 ", "")], &[]),
     (
         "gres-type-not-the-device",
-        &[("gpu:h100:8", "gpu:a100:8"), ("Type=h100", "Type=a100"), ("gres/gpu:h100", "gres/gpu:a100")],
+        &[
+            ("gpu:h100:8", "gpu:a100:8"),
+            ("Type=h100", "Type=a100"),
+            ("gres/gpu:h100", "gres/gpu:a100"),
+        ],
         &[],
     ),
-    ("gres-type-not-the-device", &[("gpu:h100:8", "gpu:h1000:8"), ("Type=h100", "Type=h1000")], &[]),
+    (
+        "gres-type-not-the-device",
+        &[("gpu:h100:8", "gpu:h1000:8"), ("Type=h100", "Type=h1000")],
+        &[],
+    ),
     ("gres-type-not-the-device", &[("/dev/nvidia[0-7]", "/dev/dri/renderD[128-135]")], &[]),
     ("processors-do-not-match", &[("CPUs=64", "CPUs=60")], &[]),
     ("processors-do-not-match", &[("CPUs=64 Sockets=2", "CPUs=63")], &[]),
     ("cores-shared-by-force", &[("MaxTime=3-0", "OverSubscribe=FORCE MaxTime=3-0")], &[]),
     ("cores-shared-by-force", &[("MaxTime=3-0", "Shared=force:2 MaxTime=3-0")], &[]),
-    ("suspended-nodes-stay-off", &[("KillWait=30", "KillWait=30\nSuspendProgram=/usr/sbin/off")], &[]),
+    (
+        "suspended-nodes-stay-off",
+        &[("KillWait=30", "KillWait=30\nSuspendProgram=/usr/sbin/off")],
+        &[],
+    ),
     ("too-many-jobs-kept", &[("MaxJobCount=100000", "MaxJobCount=100000000")], &[]),
     (
         "default-time-above-max",
@@ -128,7 +149,11 @@ const ROWS: &[Row] = &[
     ("partition-of-unknown-nodes", &[("Nodes=n[7-8]", "Nodes=n[7-9]")], &[]),
     ("no-topology", &[("topology/tree", "topology/flat")], &[]),
     ("no-topology", &[("TopologyPlugin=topology/tree\n", "")], &[]),
-    ("topology-without-nodes", &[("SwitchName=leaf2 Nodes=n[5-8]", "SwitchName=leaf2 Nodes=n[5-7]")], &[]),
+    (
+        "topology-without-nodes",
+        &[("SwitchName=leaf2 Nodes=n[5-8]", "SwitchName=leaf2 Nodes=n[5-7]")],
+        &[],
+    ),
     ("topology-in-pieces", &[("SwitchName=spine Switches=leaf[1-2]\n", "")], &[]),
     ("few-jobs-for-arrays", &[("MaxJobCount=100000", "MaxJobCount=10000")], &[]),
     ("arrays-small", &[("MaxArraySize=10001", "MaxArraySize=101")], &[]),
@@ -136,7 +161,11 @@ const ROWS: &[Row] = &[
     ("preempt-mode-off", &[("PreemptMode=REQUEUE\n", "")], &[]),
     ("preempt-without-grace", &[("low|00:02:00", "low|00:00:00")], &[]),
     ("preempted-jobs-cancelled", &[("JobRequeue=1", "JobRequeue=0")], &["requeue-off"]),
-    ("requeue-off", &[("JobRequeue=1", "JobRequeue=0"), ("PreemptMode=REQUEUE", "PreemptMode=CANCEL")], &[]),
+    (
+        "requeue-off",
+        &[("JobRequeue=1", "JobRequeue=0"), ("PreemptMode=REQUEUE", "PreemptMode=CANCEL")],
+        &[],
+    ),
     ("requeued-jobs-wait", &[("cred_expire=60", "ttl=300,cred_expire=3600")], &[]),
     ("slow-start-requeues", &[("BatchStartTimeout=120\n", "")], &[]),
     ("prolog-without-end", &[("PrologEpilogTimeout=300\n", "")], &[]),
@@ -159,7 +188,11 @@ const ROWS: &[Row] = &[
     ("memlock-of-login-node", &[("PropagateResourceLimitsExcept=MEMLOCK\n", "")], &[]),
     ("debug-left-on", &[("KillWait=30", "KillWait=30\nDebugFlags=Backfill")], &[]),
     ("debug-left-on", &[("KillWait=30", "KillWait=30\nSlurmctldDebug=debug2")], &[]),
-    ("line-left-open", &[("PurgeJobAfter=24month\n", "PurgeJobAfter=24month\nStoragePass=FILL_IN\n")], &[]),
+    (
+        "line-left-open",
+        &[("PurgeJobAfter=24month\n", "PurgeJobAfter=24month\nStoragePass=FILL_IN\n")],
+        &[],
+    ),
 ];
 
 #[test]
@@ -195,7 +228,10 @@ fn what_is_right_trips_no_rule() {
         &[("CPUs=64", "CPUs=2")],
         &[("CPUs=64", "ThreadsPerCore=2 CPUs=128")],
         &[("CPUs=64", "ThreadsPerCore=2 CPUs=64")],
-        &[("Gres=gpu:h100:8", "Gres=gpu:h100:8,shard:32"), ("GRES/gpu=1.0", "GRES/gpu=1.0,GRES/shard=0.25")],
+        &[
+            ("Gres=gpu:h100:8", "Gres=gpu:h100:8,shard:32"),
+            ("GRES/gpu=1.0", "GRES/gpu=1.0,GRES/shard=0.25"),
+        ],
         &[("gpu:h100:8", "gpu:H100_80GB:8"), ("Type=h100", "Type=H100_80gb")],
         // Keys of newer releases, and odd spelling that Slurm takes.
         &[("KillWait=30", "KILLWAIT = 30\nHashPlugin=hash/sha3\nPreemptParameters=youngest_first")],
@@ -211,9 +247,11 @@ fn what_is_right_trips_no_rule() {
 
 #[test]
 fn a_password_that_others_can_read_is_found() {
-    for (mode, expected) in
-        [(0o100_600, &[][..]), (0o100_640, &["password-readable"]), (0o100_644, &["password-readable"])]
-    {
+    for (mode, expected) in [
+        (0o100_600, &[][..]),
+        (0o100_640, &["password-readable"]),
+        (0o100_644, &["password-readable"]),
+    ] {
         let site = Site::good().with_dbd_mode(mode);
         let with_password =
             site.clone().with("PurgeJobAfter=24month\n", "PurgeJobAfter=24month\nStoragePass=x\n");
@@ -224,9 +262,12 @@ fn a_password_that_others_can_read_is_found() {
 
 #[test]
 fn without_nodes_nothing_is_said_of_switches() {
-    let conf = Site::good().with("TopologyPlugin=topology/tree\n", "").without(SourceKind::TopologyConf);
-    let nodeless = conf
-        .with("NodeName=n[1-8] Gres=gpu:h100:8 RealMemory=1000000 CPUs=64 Sockets=2 CoresPerSocket=32\n", "");
+    let conf =
+        Site::good().with("TopologyPlugin=topology/tree\n", "").without(SourceKind::TopologyConf);
+    let nodeless = conf.with(
+        "NodeName=n[1-8] Gres=gpu:h100:8 RealMemory=1000000 CPUs=64 Sockets=2 CoresPerSocket=32\n",
+        "",
+    );
     let report = nodeless.report();
     assert!(report.not_tested.iter().any(|outcome| outcome.rule == "no-topology"), "{report:#?}");
 }
@@ -235,7 +276,11 @@ fn without_nodes_nothing_is_said_of_switches() {
 fn a_node_of_kubernetes_is_found_under_its_long_name() {
     let report = Site::good().with_kubernetes("node/k1\nnode/n8.example.org\n").report();
     assert_eq!(failed(&report), ["nodes-also-in-kubernetes"]);
-    assert!(report.findings[0].evidence.contains("node n8 (in interactive)"), "{:?}", report.findings);
+    assert!(
+        report.findings[0].evidence.contains("node n8 (in interactive)"),
+        "{:?}",
+        report.findings
+    );
 }
 
 #[test]
@@ -258,7 +303,10 @@ fn what_was_not_given_is_not_tested() {
             SourceKind::CgroupConf,
             &["devices-not-constrained", "memory-not-constrained", "cores-not-constrained"][..],
         ),
-        (SourceKind::TopologyConf, &["topology-refused", "topology-without-nodes", "topology-in-pieces"][..]),
+        (
+            SourceKind::TopologyConf,
+            &["topology-refused", "topology-without-nodes", "topology-in-pieces"][..],
+        ),
         (SourceKind::SlurmdbdConf, &["records-never-purged", "password-readable"][..]),
         (SourceKind::Qos, &["preempt-without-grace"][..]),
     ] {
@@ -290,7 +338,9 @@ fn what_was_not_given_is_not_tested() {
 #[test]
 fn without_gpus_rules_on_gpus_are_not_tested() {
     let report = Site::good().with(" Gres=gpu:h100:8", "").without(SourceKind::GresConf).report();
-    for rule in ["gpus-not-accounted", "gpus-not-billed", "devices-not-constrained", "select-linear"] {
+    for rule in
+        ["gpus-not-accounted", "gpus-not-billed", "devices-not-constrained", "select-linear"]
+    {
         assert!(report.not_tested.iter().any(|outcome| outcome.rule == rule), "{rule}");
     }
     assert!(report.findings.is_empty(), "{:#?}", report.findings);
@@ -303,7 +353,9 @@ fn a_fingerprint_outlives_other_lines_and_other_values() {
     assert_eq!(
         one,
         print(
-            Site::good().with("KillWait=30", "KillWait=3").with("ClusterName=good", "# x\nClusterName=good")
+            Site::good()
+                .with("KillWait=30", "KillWait=3")
+                .with("ClusterName=good", "# x\nClusterName=good")
         )
     );
     assert_ne!(one, print(Site::good().with("SlurmdTimeout=300", "SlurmdTimeout=0")));

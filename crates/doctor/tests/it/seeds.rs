@@ -1,5 +1,5 @@
-//! The slurm.conf printed in a page that looks right and is not. The pages lie beside the checkout, or where `MUSTER_SEEDS` says; where they
-//! are not, nothing is tested and that is said.
+//! The slurm.conf printed in a page that looks right and is not. The pages lie beside the checkout,
+//! or where `MUSTER_SEEDS` says; where they are not, nothing is tested and that is said.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,12 @@ use crate::site::failed;
 
 #[expect(clippy::disallowed_methods, reason = "pages of others are no part of this repository")]
 fn pages() -> Vec<String> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).expect("a checkout lies somewhere");
-    let folder = std::env::var_os("MUSTER_SEEDS").map_or(beside.join("shared").join("seeds"), PathBuf::from);
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(3)
+        .expect("a checkout lies somewhere");
+    let folder =
+        std::env::var_os("MUSTER_SEEDS").map_or(beside.join("shared").join("seeds"), PathBuf::from);
     let Ok(entries) = std::fs::read_dir(&folder) else { return Vec::new() };
     entries.flatten().filter_map(|entry| std::fs::read_to_string(entry.path()).ok()).collect()
 }
@@ -45,7 +49,8 @@ fn what_a_page_prints_is_found_wrong_where_it_is() {
     ];
     let report = check(&Evidence::of(&sources), &BTreeSet::new());
     let failed = failed(&report);
-    // The page says that its lines keep fair share from counting processors, and that cgroups isolate the GPUs. Neither is so.
+    // The page says that its lines keep fair share from counting processors, and that cgroups
+    // isolate the GPUs. Neither is so.
     for rule in [
         "gpus-not-billed",
         "limits-not-enforced",
@@ -58,9 +63,13 @@ fn what_a_page_prints_is_found_wrong_where_it_is() {
     ] {
         assert!(failed.contains(&rule), "{rule}: {failed:?}");
     }
-    for rule in
-        ["gpus-not-accounted", "gres-count-differs", "gres-type-differs", "no-backfill", "no-accounting"]
-    {
+    for rule in [
+        "gpus-not-accounted",
+        "gres-count-differs",
+        "gres-type-differs",
+        "no-backfill",
+        "no-accounting",
+    ] {
         assert!(report.passed.iter().any(|outcome| outcome.rule == rule), "{rule}: {failed:?}");
     }
     assert!(report.not_tested.iter().any(|outcome| outcome.rule == "devices-not-constrained"));

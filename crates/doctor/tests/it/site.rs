@@ -133,9 +133,14 @@ impl Site {
         let sources: Vec<Source> = self
             .texts
             .iter()
-            .map(|(kind, name, text)| Source { name: (*name).to_owned(), kind: *kind, text: text.clone() })
+            .map(|(kind, name, text)| Source {
+                name: (*name).to_owned(),
+                kind: *kind,
+                text: text.clone(),
+            })
             .collect();
-        let evidence = Evidence::of(&sources).with_devices("n1", vec!["NVIDIA H100 80GB HBM3".to_owned()]);
+        let evidence =
+            Evidence::of(&sources).with_devices("n1", vec!["NVIDIA H100 80GB HBM3".to_owned()]);
         let has_dbd = sources.iter().any(|source| source.kind == SourceKind::SlurmdbdConf);
         let evidence =
             if has_dbd { evidence.with_dbd_mode("slurmdbd.conf", self.dbd_mode) } else { evidence };

@@ -1,4 +1,5 @@
-//! An engine with nodes, queues and running jobs, driven as the runtime drives it. Without journal and clock.
+//! An engine with nodes, queues and running jobs, driven as the runtime drives it. Without journal
+//! and clock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,8 +7,8 @@ use std::sync::Arc;
 use muster_engine::Engine;
 use muster_model::node::Device;
 use muster_model::{
-    Bytes, CpuMilli, Event, GpuModel, JobId, JobSpec, NodeSpec, Observation, Plan, QueueName, QueueSpec,
-    QueueTree, Rank, Span, TaskExit, TaskReport, Time,
+    Bytes, CpuMilli, Event, GpuModel, JobId, JobSpec, NodeSpec, Observation, Plan, QueueName,
+    QueueSpec, QueueTree, Rank, Span, TaskExit, TaskReport, Time,
 };
 
 use super::{Numbers, Scale, filling};
@@ -79,7 +80,8 @@ impl Bench {
         let mut bench = Self::idle(Scale { nodes: 0, ..scale });
         bench.engine.apply(Time(0), &Event::LevelsSet(vec!["block".into(), "leaf".into()]));
         for at in 0..scale.nodes {
-            let domains = vec![format!("b{:02}", at / block).into(), format!("l{:04}", at / LEAF).into()];
+            let domains =
+                vec![format!("b{:02}", at / block).into(), format!("l{:04}", at / LEAF).into()];
             let node = NodeSpec { domains, ..node(at) };
             bench.engine.apply(Time(0), &Event::NodeJoined(Box::new(node)));
         }
@@ -106,7 +108,8 @@ impl Bench {
         for plan in started.into_iter().map(alone) {
             self.apply(&Self::reports(&plan, &Observation::Started));
             match numbers.below(2) {
-                0 => self.apply(&Self::reports(&plan, &Observation::Exited(TaskExit::Code { code: 0 }))),
+                0 => self
+                    .apply(&Self::reports(&plan, &Observation::Exited(TaskExit::Code { code: 0 }))),
                 _ => self.running.push(plan),
             }
         }
@@ -114,14 +117,15 @@ impl Bench {
         self
     }
 
-    /// Full: the first queue owns a fifth of all GPUs and uses none; the others own the rest in equal parts and hold all,
-    /// in so many jobs.
+    /// Full: the first queue owns a fifth of all GPUs and uses none; the others own the rest in
+    /// equal parts and hold all, in so many jobs.
     pub fn lent(scale: Scale) -> Self {
         let mut bench = Self::idle(scale);
         let gpus = scale.nodes as u64 * 8;
         let (lender, others) = (gpus / 5, (gpus * 4 / 5).div_ceil(scale.queues as u64 - 1));
         let mut tree = tree(scale.queues);
-        for (at, leaf) in tree.queues[1..].iter_mut().flat_map(|team| &mut team.queues).enumerate() {
+        for (at, leaf) in tree.queues[1..].iter_mut().flat_map(|team| &mut team.queues).enumerate()
+        {
             leaf.quota.insert(GpuModel::from("h100"), if at == 0 { lender } else { others });
         }
         bench.engine.apply(bench.now, &Event::QueuesSet(Box::new(tree)));
@@ -188,7 +192,8 @@ impl Bench {
         }
     }
 
-    /// Judges, applies, plans, checks, commits: what the runtime does with a batch, without the journal.
+    /// Judges, applies, plans, checks, commits: what the runtime does with a batch, without the
+    /// journal.
     pub fn step(&mut self, events: &[Event]) -> Plan {
         self.apply(events);
         let plan = self.engine.plan(self.now);

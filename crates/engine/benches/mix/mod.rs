@@ -1,7 +1,8 @@
-//! Seeded workloads for the benches: jobs of at least 500 distinct shapes, and clusters to run them. They choose nothing
-//! that the engine should choose; what runs was started by it.
+//! Seeded workloads for the benches: jobs of at least 500 distinct shapes, and clusters to run
+//! them. They choose nothing that the engine should choose; what runs was started by it.
 //!
-//! The generator is a xorshift with a fixed seed, so every run and every machine measures the same jobs.
+//! The generator is a xorshift with a fixed seed, so every run and every machine measures the same
+//! jobs.
 
 mod cluster;
 
@@ -11,8 +12,8 @@ use std::sync::Arc;
 pub use cluster::{Bench, node};
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::{
-    Bytes, CpuMilli, GpuMilli, JobSpec, Kind, NodeConstraint, PayloadId, Restart, Span, TaskGroup, Tier,
-    Topology, TopologyRule,
+    Bytes, CpuMilli, GpuMilli, JobSpec, Kind, NodeConstraint, PayloadId, Restart, Span, TaskGroup,
+    Tier, Topology, TopologyRule,
 };
 
 /// How many distinct mixes there are; each has a shape that no other has.
@@ -115,8 +116,8 @@ pub fn singles(count: usize, queues: usize) -> Vec<Arc<JobSpec>> {
     distinct((0..count).map(mix).collect())
 }
 
-/// So many mixes of all shapes: singles, shares, whole nodes, gangs of a few to 64 nodes. Shapes come again after
-/// [`MIXES`]; limit, queue and user are always drawn anew.
+/// So many mixes of all shapes: singles, shares, whole nodes, gangs of a few to 64 nodes. Shapes
+/// come again after [`MIXES`]; limit, queue and user are always drawn anew.
 pub fn mixes(count: usize, queues: usize) -> Vec<Arc<JobSpec>> {
     let mut numbers = Numbers::new();
     let shape = |at: usize| {
@@ -130,7 +131,10 @@ pub fn mixes(count: usize, queues: usize) -> Vec<Arc<JobSpec>> {
         };
         (group.min_tasks, group.max_tasks, group.tasks_per_node) = (tasks, tasks, block);
         group.task.gpu = match devices {
-            0 => GpuRequest { share: GpuMilli(100 * (1 + numbers.below(9) as u32)), ..GpuRequest::default() },
+            0 => GpuRequest {
+                share: GpuMilli(100 * (1 + numbers.below(9) as u32)),
+                ..GpuRequest::default()
+            },
             devices => GpuRequest::whole(devices),
         };
         group.task.cpus = CpuMilli(1000 * devices * numbers.below(12) as u32);
@@ -146,8 +150,8 @@ pub fn mixes(count: usize, queues: usize) -> Vec<Arc<JobSpec>> {
     distinct((0..count).map(mix).collect())
 }
 
-/// So many jobs that together hold as many GPUs as there are: single nodes and gangs of all sizes; the last ones take what
-/// is left over, wherever it is.
+/// So many jobs that together hold as many GPUs as there are: single nodes and gangs of all sizes;
+/// the last ones take what is left over, wherever it is.
 pub fn filling(scale: Scale, jobs: usize) -> Vec<Arc<JobSpec>> {
     let mut numbers = Numbers::new();
     let gpus = scale.nodes as u64 * 8;

@@ -23,10 +23,22 @@ pub fn rows() -> Vec<Row> {
     vec![
         row("topology", "gang of 5,000 tasks, required block, placed", 10e-3, USUAL, topology),
         row("preferred", "gang of 5,000 tasks, preferred block, placed", 10e-3, USUAL, preferred),
-        row("whole", "gang of 5,000 tasks of 8 GPUs, a node each, required zone", 10e-3, idle, whole),
+        row(
+            "whole",
+            "gang of 5,000 tasks of 8 GPUs, a node each, required zone",
+            10e-3,
+            idle,
+            whole,
+        ),
         row("refused", "\"cannot run now\" for a gang: the pass", 1e-3, USUAL, refused),
         row("reasons", "\"cannot run now\" for a gang: pass and reasons", 1e-3, USUAL, reasons),
-        row("explained", "the same with expected start and what would help", 1e-3, USUAL, explained),
+        row(
+            "explained",
+            "the same with expected start and what would help",
+            1e-3,
+            USUAL,
+            explained,
+        ),
         row(
             "two-groups",
             "\"cannot run now\", two groups tried and searched in vain",

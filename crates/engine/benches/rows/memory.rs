@@ -1,4 +1,5 @@
-//! Resident memory of this process, before and after. It is only right in a process that has done nothing else.
+//! Resident memory of this process, before and after. It is only right in a process that has done
+//! nothing else.
 
 use muster_model::{Event, JobSpec, Time};
 use std::sync::Arc;
@@ -36,8 +37,11 @@ pub fn rows() -> Vec<Row> {
 /// Resident bytes of this process.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").expect("Linux has statm");
-    let pages: u64 =
-        text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("statm has a second number");
+    let pages: u64 = text
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse().ok())
+        .expect("statm has a second number");
     pages * 4096
 }
 

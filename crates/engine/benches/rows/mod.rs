@@ -1,5 +1,6 @@
-//! What is measured: each row builds a world, and hands the one thing that counts to the meter, again and again. Goals are
-//! those of docs/PERFORMANCE.md. How often, with which clock and at which sizes is the business of who runs them.
+//! What is measured: each row builds a world, and hands the one thing that counts to the meter,
+//! again and again. Goals are those of docs/PERFORMANCE.md. How often, with which clock and at
+//! which sizes is the business of who runs them.
 
 mod gangs;
 mod memory;
@@ -81,7 +82,8 @@ impl Meter {
     pub fn goes_on(&self) -> bool {
         let taken = self.taken.len();
         let spent: Duration = self.taken.iter().sum();
-        let is_enough = self.patience.is_some_and(|(few, patience)| taken >= few && spent >= patience);
+        let is_enough =
+            self.patience.is_some_and(|(few, patience)| taken >= few && spent >= patience);
         taken < self.wanted && !is_enough
     }
 
@@ -94,7 +96,8 @@ impl Meter {
     }
 }
 
-/// Time that this thread has had a processor, so that others who want it count for little. Nothing that is measured waits.
+/// Time that this thread has had a processor, so that others who want it count for little. Nothing
+/// that is measured waits.
 pub fn own_time() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
     Duration::from(time)

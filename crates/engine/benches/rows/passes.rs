@@ -30,7 +30,13 @@ pub fn rows() -> Vec<Row> {
             queues,
             incremental,
         ),
-        row("limit-jobs", "100,000 pending behind a limit on running jobs", 5e-3, limited, behind_jobs),
+        row(
+            "limit-jobs",
+            "100,000 pending behind a limit on running jobs",
+            5e-3,
+            limited,
+            behind_jobs,
+        ),
         row("limit-user", "100,000 pending behind GPUs per user", 5e-3, limited, behind_user),
         row("limit-quota", "100,000 pending behind a quota", 5e-3, limited, behind_quota),
     ]

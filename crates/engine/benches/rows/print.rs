@@ -2,8 +2,16 @@
 
 use serde_json::Value;
 
-const HEADING: [&str; 8] =
-    ["what", "goal", "measured", "calibrations", "nodes × 2", "running × 2", "pending × 2", "instructions"];
+const HEADING: [&str; 8] = [
+    "what",
+    "goal",
+    "measured",
+    "calibrations",
+    "nodes × 2",
+    "running × 2",
+    "pending × 2",
+    "instructions",
+];
 
 /// A Markdown table, its columns aligned.
 pub fn markdown(lines: &[Value]) -> String {
@@ -26,14 +34,16 @@ pub fn markdown(lines: &[Value]) -> String {
 
 fn cells(line: &Value) -> [String; 8] {
     let unit = line["unit"].as_str().unwrap_or("");
-    let show = |value: &Value| value.as_f64().map(|value| quantity(value, unit)).unwrap_or_default();
+    let show =
+        |value: &Value| value.as_f64().map(|value| quantity(value, unit)).unwrap_or_default();
     let goal = match (&line["at_least"], &line["at_most"]) {
         (Value::Null, Value::Null) => String::new(),
         (Value::Null, most) => format!("≤ {}", show(most)),
         (least, _) => format!("≥ {}", show(least)),
     };
-    let factor =
-        |axis: &str| line["doubled"][axis].as_f64().map(|by| format!("× {by:.2}")).unwrap_or_default();
+    let factor = |axis: &str| {
+        line["doubled"][axis].as_f64().map(|by| format!("× {by:.2}")).unwrap_or_default()
+    };
     [
         line["what"].as_str().unwrap_or("").to_owned(),
         goal,

@@ -17,7 +17,13 @@ pub fn rows() -> Vec<Row> {
         run,
     };
     vec![
-        row("reclaim", "reclaim of one GPU, 4,000 jobs running, cluster full, p99", 1e-3, Unit::Worst, one),
+        row(
+            "reclaim",
+            "reclaim of one GPU, 4,000 jobs running, cluster full, p99",
+            1e-3,
+            Unit::Worst,
+            one,
+        ),
         row(
             "reclaim-gang",
             "reclaim of 4,000 GPUs for one gang of 500 nodes, cluster full",
@@ -47,8 +53,8 @@ fn scattered(scale: Scale, meter: &mut Meter) {
     take_back(scale, meter, 4_000, |_| gang(4_000, 1, None));
 }
 
-/// The lender asks; who goes is decided and judged. It is never committed: the lender gives up, and asks again a moment later,
-/// when others have run longer.
+/// The lender asks; who goes is decided and judged. It is never committed: the lender gives up, and
+/// asks again a moment later, when others have run longer.
 fn take_back(scale: Scale, meter: &mut Meter, gpus: u64, spec: impl Fn(usize) -> Arc<JobSpec>) {
     let mut bench = Bench::lent(scale);
     while meter.goes_on() {
@@ -70,7 +76,9 @@ fn take_back(scale: Scale, meter: &mut Meter, gpus: u64, spec: impl Fn(usize) ->
 /// GPUs that a plan claims for a job.
 fn claimed(plan: &Plan, owner: JobId) -> u64 {
     let of = |decision: &Decision| match decision {
-        Decision::Claim { element, placement, evict } if element.job == owner && !evict.is_empty() => {
+        Decision::Claim { element, placement, evict }
+            if element.job == owner && !evict.is_empty() =>
+        {
             placement.iter().map(|task| u64::from(task.devices.len())).sum()
         }
         _ => 0,

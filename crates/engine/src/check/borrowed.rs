@@ -1,11 +1,14 @@
-//! Is borrowed quota given back in time, and does nobody borrow who may not be made to go? Each start of a plan, in the order of its decisions, against what is held at that
-//! moment, by the definition in `policy`. What is held is counted holding by holding; no number is taken from there.
+//! Is borrowed quota given back in time, and does nobody borrow who may not be made to go? Each
+//! start of a plan, in the order of its decisions, against what is held at that moment, by the
+//! definition in `policy`. What is held is counted holding by holding; no number is taken from
+//! there.
 
 use std::collections::BTreeMap;
 
 use muster_model::reason::Reason;
 use muster_model::{
-    Decision, ElementId, GpuMilli, GpuModel, Plan, Protection, QueueName, QueueSpec, Span, TaskPlacement,
+    Decision, ElementId, GpuMilli, GpuModel, Plan, Protection, QueueName, QueueSpec, Span,
+    TaskPlacement,
 };
 
 use super::claims::terms_of;
@@ -28,7 +31,9 @@ pub(super) fn check(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
         Decision::Claim { element, .. } => is_protected(*element),
         Decision::Unclaim { .. } => false,
     };
-    if plan.decisions.is_empty() || !queues.iter().any(has_limit) && !plan.decisions.iter().any(comes) {
+    if plan.decisions.is_empty()
+        || !queues.iter().any(has_limit) && !plan.decisions.iter().any(comes)
+    {
         return;
     }
     let leaf_of = |job: &Job| state.policy.leaf_name(job.record.leaf).clone();
@@ -39,10 +44,13 @@ pub(super) fn check(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
     for decision in &plan.decisions {
         // 1. Who goes first; what was promised counts already.
         let (element, placement, gone) = match decision {
-            Decision::Start { id, .. } if counted::kept(state, plan, id.element).is_some() => continue,
+            Decision::Start { id, .. } if counted::kept(state, plan, id.element).is_some() => {
+                continue;
+            }
             Decision::Start { id, placement, .. } => (id.element, Some(placement), Vec::new()),
             Decision::Claim { element, placement, evict } => {
-                let going = evict.iter().filter_map(|eviction| counted::running(state, eviction.id));
+                let going =
+                    evict.iter().filter_map(|eviction| counted::running(state, eviction.id));
                 (*element, Some(placement), going.collect())
             }
             Decision::Unclaim { element } => {
@@ -53,7 +61,9 @@ pub(super) fn check(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
             change(state, &leaf_of(one.job), one.placement, &mut used, false);
         }
         // 2. Who comes.
-        let (Some(job), Some(placement)) = (state.jobs.get(&element.job), placement) else { continue };
+        let (Some(job), Some(placement)) = (state.jobs.get(&element.job), placement) else {
+            continue;
+        };
         let (spec, leaf) = (&job.record.spec, leaf_of(job));
         let before = used.clone();
         change(state, &leaf, placement, &mut used, true);
@@ -85,7 +95,8 @@ fn judge_owned(
     let milli = |value: u64| GpuMilli(u32::try_from(value).unwrap_or(u32::MAX));
     for (model, gpus) in &queue.quota {
         let below = |used: &Use| -> u64 {
-            let own = used.iter().filter(|((leaf, other), _)| other == model && is_within(leaf, path));
+            let own =
+                used.iter().filter(|((leaf, other), _)| other == model && is_within(leaf, path));
             own.map(|(_, sum)| *sum).sum()
         };
         let (had, has, nominal) = (below(before), below(after), gpus.saturating_mul(1000));
@@ -105,7 +116,13 @@ fn has_limit(queue: &QueueSpec) -> bool {
     queue.limits.borrowed_time.is_some() || queue.queues.iter().any(has_limit)
 }
 
-fn change(state: &State, leaf: &QueueName, placement: &[TaskPlacement], used: &mut Use, comes: bool) {
+fn change(
+    state: &State,
+    leaf: &QueueName,
+    placement: &[TaskPlacement],
+    used: &mut Use,
+    comes: bool,
+) {
     for task in placement {
         let Some(model) = counted::model_of(state, task) else { continue };
         let milli = u64::from(task.devices.len()) * u64::from(task.share.0);
@@ -151,8 +168,8 @@ fn judge(
     }
 }
 
-/// Use of a subtree with a quota: of a leaf its own, of a parent that of its children, who take at least what they never
-/// lend.
+/// Use of a subtree with a quota: of a leaf its own, of a parent that of its children, who take at
+/// least what they never lend.
 fn taken(queue: &QueueSpec, path: &QueueName, model: &GpuModel, used: &Use) -> u64 {
     if queue.queues.is_empty() {
         return used.get(&(path.clone(), model.clone())).copied().unwrap_or(0);

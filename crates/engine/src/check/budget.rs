@@ -1,5 +1,5 @@
-//! Are budgets kept? What runs is added up job by job by the definition in `policy`, for the sum of a whole plan; only what
-//! ended jobs used is taken from there, since nothing else remembers it.
+//! Are budgets kept? What runs is added up job by job by the definition in `policy`, for the sum of
+//! a whole plan; only what ended jobs used is taken from there, since nothing else remembers it.
 
 use std::collections::BTreeMap;
 
@@ -48,29 +48,38 @@ fn has_budget(queue: &QueueSpec) -> bool {
     queue.budget.is_some() || queue.queues.iter().any(has_budget)
 }
 
-/// Everything that counts, and everything that the plan starts or promises. Who goes has his promise until he is told to,
-/// which the planner has not done either.
+/// Everything that counts, and everything that the plan starts or promises. Who goes has his
+/// promise until he is told to, which the planner has not done either.
 fn stakes(state: &State, now: Time, plan: &Plan) -> Vec<Stake> {
     let before = counted::before(state);
     let mut stakes: Vec<Stake> =
         before.map(|one| stake(state, one.job, u128::from(one.milli()), one.from, false)).collect();
     for decision in &plan.decisions {
         let (element, placement) = match decision {
-            Decision::Start { id, placement, .. } if counted::kept(state, plan, id.element).is_none() => {
+            Decision::Start { id, placement, .. }
+                if counted::kept(state, plan, id.element).is_none() =>
+            {
                 (id.element, placement)
             }
             Decision::Claim { element, placement, .. } => (*element, placement),
             Decision::Start { .. } | Decision::Unclaim { .. } => continue,
         };
         if let Some(job) = state.jobs.get(&element.job) {
-            let of_task = |task: &TaskPlacement| task.devices.len() as u128 * u128::from(task.share.0);
+            let of_task =
+                |task: &TaskPlacement| task.devices.len() as u128 * u128::from(task.share.0);
             stakes.push(stake(state, job, placement.iter().map(of_task).sum(), now, true));
         }
     }
     stakes
 }
 
-fn stake(state: &State, job: &crate::state::job::Job, milli: u128, from: Time, is_new: bool) -> Stake {
+fn stake(
+    state: &State,
+    job: &crate::state::job::Job,
+    milli: u128,
+    from: Time,
+    is_new: bool,
+) -> Stake {
     let spec = &job.record.spec;
     Stake {
         leaf: state.policy.leaf_name(job.record.leaf).clone(),
@@ -93,7 +102,9 @@ fn check_queue(
     for child in &queue.queues {
         check_queue(state, now, child, &join(path, child), stakes, found);
     }
-    let (Some(budget), Some(taken)) = (&queue.budget, state.policy.taken(now, path)) else { return };
+    let (Some(budget), Some(taken)) = (&queue.budget, state.policy.taken(now, path)) else {
+        return;
+    };
     // 1. What runs and what is to start takes so much of the window that `now` lies in.
     let (mut all, mut users) = (Sum::default(), BTreeMap::<UserName, Sum>::new());
     for stake in stakes.iter().filter(|stake| stake.milli > 0 && is_within(&stake.leaf, path)) {
@@ -111,7 +122,8 @@ fn check_queue(
         let total = u128::from(used) + sum.before + sum.added;
         let whole = sum.endless * u128::from(budget.every.0);
         if sum.added > 0 && total > limit || sum.adds_endless && whole > limit {
-            let secs = |amount: u128| u64::try_from(amount.div_ceil(PER_GPU_SEC)).unwrap_or(u64::MAX);
+            let secs =
+                |amount: u128| u64::try_from(amount.div_ceil(PER_GPU_SEC)).unwrap_or(u64::MAX);
             found.push(Violation::Limit(Box::new(Reason::Budget {
                 queue: path.clone(),
                 user: user.cloned(),

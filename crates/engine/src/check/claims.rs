@@ -1,11 +1,11 @@
-//! Are claims right? Those who go may be made to go, by the right that is named; once they are gone everything that was
-//! promised fits beside all that stays; and nobody goes who could as well stay.
+//! Are claims right? Those who go may be made to go, by the right that is named; once they are gone
+//! everything that was promised fits beside all that stays; and nobody goes who could as well stay.
 
 use std::collections::BTreeMap;
 
 use muster_model::{
-    Decision, ElementId, Eviction, EvictionCause, GpuModel, NodeId, Plan, Protection, QueueName, QueueSpec,
-    TaskPlacement, Tier, Time,
+    Decision, ElementId, Eviction, EvictionCause, GpuModel, NodeId, Plan, Protection, QueueName,
+    QueueSpec, TaskPlacement, Tier, Time,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -16,7 +16,8 @@ use super::{Violation, borrowed, quota, resized};
 use crate::state::State;
 use crate::state::job::{Job, RunStage};
 
-/// At most so many of those who go are asked whether a quota alone needs them gone: each question costs a walk of the tree.
+/// At most so many of those who go are asked whether a quota alone needs them gone: each question
+/// costs a walk of the tree.
 const ASKED: usize = 32;
 
 pub(super) fn check(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>) {
@@ -37,14 +38,17 @@ pub(super) fn check(state: &State, now: Time, plan: &Plan, found: &mut Vec<Viola
 /// What was promised starts there and nowhere else.
 fn check_kept(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
     for (id, placement, _) in plan.starts() {
-        let is_kept = counted::kept(state, plan, id.element).is_none_or(|claim| claim.placement == placement);
+        let is_kept =
+            counted::kept(state, plan, id.element).is_none_or(|claim| claim.placement == placement);
         if !is_kept {
             found.push(Violation::NotAsClaimed(id.element));
         }
     }
     for decision in &plan.decisions {
         let element = match decision {
-            Decision::Claim { element, .. } if counted::kept(state, plan, *element).is_some() => element,
+            Decision::Claim { element, .. } if counted::kept(state, plan, *element).is_some() => {
+                element
+            }
             Decision::Unclaim { element } if promised(state, *element).is_none() => element,
             _ => continue,
         };
@@ -56,8 +60,8 @@ fn check_kept(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
 struct Uses<'a> {
     state: &'a State,
     by_queue: BTreeMap<(QueueName, GpuModel), u64>,
-    /// What may come on top: a gang that starts with more than its fewest tasks got that when all others had had their turn,
-    /// and a plan does not say on which models it stood before.
+    /// What may come on top: a gang that starts with more than its fewest tasks got that when all
+    /// others had had their turn, and a plan does not say on which models it stood before.
     larger: BTreeMap<(QueueName, GpuModel), u64>,
 }
 
@@ -111,7 +115,8 @@ impl<'a> Uses<'a> {
 
     /// The most that it can be.
     fn most_of(&self, queue: &QueueName, model: &GpuModel) -> u64 {
-        self.of(queue, model) + self.larger.get(&(queue.clone(), model.clone())).copied().unwrap_or(0)
+        self.of(queue, model)
+            + self.larger.get(&(queue.clone(), model.clone())).copied().unwrap_or(0)
     }
 }
 
@@ -119,7 +124,9 @@ impl<'a> Uses<'a> {
 fn more_than_fewest(job: &Job, placement: &[TaskPlacement]) -> u64 {
     let Some(elastic) = job.record.spec.elastic() else { return 0 };
     let own = placement.iter().filter(|task| task.group == elastic.group);
-    own.skip(elastic.min as usize).map(|task| u64::from(task.devices.len()) * u64::from(task.share.0)).sum()
+    own.skip(elastic.min as usize)
+        .map(|task| u64::from(task.devices.len()) * u64::from(task.share.0))
+        .sum()
 }
 
 /// May those who go be made to go?
@@ -128,7 +135,9 @@ fn check_rights(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation
     let (mut gone, mut smaller) = (FxHashSet::default(), FxHashSet::default());
     for decision in &plan.decisions {
         match decision {
-            Decision::Start { id, placement, .. } if counted::kept(state, plan, id.element).is_none() => {
+            Decision::Start { id, placement, .. }
+                if counted::kept(state, plan, id.element).is_none() =>
+            {
                 let Some(job) = state.jobs.get(&id.element.job) else { continue };
                 let gpus = by_model(state, placement);
                 match more_than_fewest(job, placement) {
@@ -148,12 +157,20 @@ fn check_rights(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation
                 for eviction in evict {
                     let is_new = gone.insert(eviction.id);
                     let victim = counted::running(state, eviction.id).filter(|_| is_new);
-                    let Some(victim) = victim.filter(|victim| !is_stopping(state, victim.element)) else {
+                    let Some(victim) = victim.filter(|victim| !is_stopping(state, victim.element))
+                    else {
                         found.push(Violation::NotEvictable(eviction.id, "it does not run"));
                         continue;
                     };
                     let whose = (claimant, *element);
-                    let wrong = wrong_eviction((state, now, plan), *eviction, &victim, whose, &asked, &uses);
+                    let wrong = wrong_eviction(
+                        (state, now, plan),
+                        *eviction,
+                        &victim,
+                        whose,
+                        &asked,
+                        &uses,
+                    );
                     found.extend(wrong.map(|why| Violation::NotEvictable(eviction.id, why)));
                     uses.goes(&victim);
                     // Of who shrinks the rest goes on counting.
@@ -217,7 +234,8 @@ fn wrong_eviction(
         EvictionCause::Moved => resized::wrong_move(state, plan, eviction.id, claims),
         EvictionCause::Shrunk => resized::wrong_shrink(state, plan, eviction.id, claims),
         EvictionCause::Yielded => {
-            let is_right = Tier::of_order(order) == Tier::Last && Tier::of_order(claims) == Tier::Usual;
+            let is_right =
+                Tier::of_order(order) == Tier::Last && Tier::of_order(claims) == Tier::Usual;
             let is_on = tree.preemption.priority || tree.preemption.reclaim;
             (!is_right || !is_on).then_some("it runs in its turn, as the claimant does")
         }
@@ -230,16 +248,18 @@ fn wrong_eviction(
             Some("the claimant runs in what is idle only")
         }
         EvictionCause::Reclaimed => {
-            let held = |model| victim.gpus.iter().any(|(id, _)| state.policy.models().name(*id) == model);
-            let is_owed = asked
-                .iter()
-                .any(|(model, milli)| held(model) && is_owed(&tree.queues, (to, from), model, *milli, uses));
+            let held =
+                |model| victim.gpus.iter().any(|(id, _)| state.policy.models().name(*id) == model);
+            let is_owed = asked.iter().any(|(model, milli)| {
+                held(model) && is_owed(&tree.queues, (to, from), model, *milli, uses)
+            });
             (!is_owed).then_some("its queue owes nothing to the claimant's")
         }
     }
 }
 
-/// True when the claimant's side stays within its nominal quota and the other is beyond its own, all the way down.
+/// True when the claimant's side stays within its nominal quota and the other is beyond its own,
+/// all the way down.
 fn is_owed(
     queues: &[QueueSpec],
     (to, from): (&QueueName, &QueueName),
@@ -256,8 +276,8 @@ fn is_owed(
         && from[shared..].iter().all(|queue| uses.most_of(queue, model) > nominal(queue))
 }
 
-/// By node on which something is to start: everything that is there once all have gone who were told to, and of that what
-/// is to start.
+/// By node on which something is to start: everything that is there once all have gone who were
+/// told to, and of that what is to start.
 fn after_all_went(state: &State, plan: &Plan) -> FxHashMap<NodeId, (Sum, Sum)> {
     let mut after: FxHashMap<NodeId, (Sum, Sum)> = FxHashMap::default();
     // 1. What is to start.
@@ -277,10 +297,13 @@ fn after_all_went(state: &State, plan: &Plan) -> FxHashMap<NodeId, (Sum, Sum)> {
             asked.add(task, needs);
         }
     }
-    // 2. What stays beside it. What was promised before is not asked for again: the world may have changed under it.
-    let gone: FxHashSet<ElementId> = counted::going(state, plan).iter().map(|one| one.element).collect();
+    // 2. What stays beside it. What was promised before is not asked for again: the world may have
+    //    changed under it.
+    let gone: FxHashSet<ElementId> =
+        counted::going(state, plan).iter().map(|one| one.element).collect();
     let nodes: FxHashSet<NodeId> = after.keys().copied().collect();
-    let stays = |one: &Counted<'_>| !gone.contains(&one.element) && !starting.contains(&one.element);
+    let stays =
+        |one: &Counted<'_>| !gone.contains(&one.element) && !starting.contains(&one.element);
     for one in counted::on(state, &nodes).filter(stays) {
         for task in one.placement.iter() {
             let Some((all, _)) = after.get_mut(&task.node) else { continue };
@@ -291,8 +314,8 @@ fn after_all_went(state: &State, plan: &Plan) -> FxHashMap<NodeId, (Sum, Sum)> {
     after
 }
 
-/// Nobody goes who could as well stay: with him there, what was promised does not fit, be it beside what is reserved, or
-/// breaks a quota.
+/// Nobody goes who could as well stay: with him there, what was promised does not fit, be it beside
+/// what is reserved, or breaks a quota.
 fn check_needed(
     state: &State,
     plan: &Plan,
@@ -312,14 +335,21 @@ fn check_needed(
                 after_all_went(state, &plan)
             });
             let after = stays.as_ref().unwrap_or(after);
-            if eviction.cause == EvictionCause::Grown || is_in_the_way(state, plan, &victim, *eviction, after)
+            if eviction.cause == EvictionCause::Grown
+                || is_in_the_way(state, plan, &victim, *eviction, after)
             {
                 continue;
             }
             asked += 1;
             let is_needed = || {
                 breaks_quota(state, plan, at, *eviction)
-                    || is_in_the_way(state, plan, &victim, *eviction, &with_leavers(state, plan, at, after))
+                    || is_in_the_way(
+                        state,
+                        plan,
+                        &victim,
+                        *eviction,
+                        &with_leavers(state, plan, at, after),
+                    )
             };
             if asked <= ASKED && !is_needed() {
                 found.push(Violation::NotEvictable(eviction.id, "it could as well stay"));
@@ -328,8 +358,8 @@ fn check_needed(
     }
 }
 
-/// Beside what is there in the end, all that is only about to leave for others than one claim: nobody can count on it before
-/// it has gone.
+/// Beside what is there in the end, all that is only about to leave for others than one claim:
+/// nobody can count on it before it has gone.
 fn with_leavers(
     state: &State,
     plan: &Plan,
@@ -345,7 +375,8 @@ fn with_leavers(
     let going = evicted.flatten().filter_map(|eviction| counted::running(state, eviction.id));
     for one in going.chain(counted::leaving(state)) {
         for task in one.placement.iter() {
-            let (Some((all, _)), Some(needs)) = (with.get_mut(&task.node), needs_of(one.job, task)) else {
+            let (Some((all, _)), Some(needs)) = (with.get_mut(&task.node), needs_of(one.job, task))
+            else {
                 continue;
             };
             all.add(task, needs);
@@ -370,11 +401,14 @@ fn is_in_the_way(
     for reservation in &plan.reservations {
         let Some(job) = state.jobs.get(&reservation.element.job) else { continue };
         for task in reservation.placement.iter() {
-            let (Some(all), Some(needs)) = (with.get_mut(&task.node), needs_of(job, task)) else { continue };
+            let (Some(all), Some(needs)) = (with.get_mut(&task.node), needs_of(job, task)) else {
+                continue;
+            };
             all.add(task, needs);
         }
     }
-    // Or beside what was reserved when he was told to: later rounds of the pass make other reservations.
+    // Or beside what was reserved when he was told to: later rounds of the pass make other
+    // reservations.
     if !plan.reservations.is_empty() && !with.is_empty() {
         return true;
     }
@@ -384,8 +418,8 @@ fn is_in_the_way(
     })
 }
 
-/// With him there a quota would not be kept, be it in the end, or when he was told to go: a later claim may make somebody go
-/// who holds more than it needs.
+/// With him there a quota would not be kept, be it in the end, or when he was told to go: a later
+/// claim may make somebody go who holds more than it needs.
 fn breaks_quota(state: &State, plan: &Plan, at: usize, spared: Eviction) -> bool {
     let mut plan = plan.clone();
     if let Decision::Claim { evict, .. } = &mut plan.decisions[at] {

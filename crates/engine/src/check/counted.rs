@@ -1,5 +1,5 @@
-//! Who counts in quota, limits and budgets: what holds its resources and was not told to go, and what was promised places.
-//! Read from the records of jobs, not from the policy's counters.
+//! Who counts in quota, limits and budgets: what holds its resources and was not told to go, and
+//! what was promised places. Read from the records of jobs, not from the policy's counters.
 
 use std::sync::Arc;
 
@@ -25,7 +25,10 @@ pub(super) struct Counted<'a> {
 impl Counted<'_> {
     /// Thousandths of GPUs over all models.
     pub(super) fn milli(&self) -> u64 {
-        self.placement.iter().map(|task| u64::from(task.devices.len()) * u64::from(task.share.0)).sum()
+        self.placement
+            .iter()
+            .map(|task| u64::from(task.devices.len()) * u64::from(task.share.0))
+            .sum()
     }
 }
 
@@ -35,7 +38,10 @@ pub(super) fn before(state: &State) -> impl Iterator<Item = Counted<'_>> {
 }
 
 /// Of that, what has something on these nodes, and maybe more.
-pub(super) fn on<'a>(state: &'a State, nodes: &FxHashSet<NodeId>) -> impl Iterator<Item = Counted<'a>> {
+pub(super) fn on<'a>(
+    state: &'a State,
+    nodes: &FxHashSet<NodeId>,
+) -> impl Iterator<Item = Counted<'a>> {
     let holds = nodes.iter().flat_map(|node| &state.pool.node(*node).holds);
     let keys: FxHashSet<HoldKey> = holds.map(|hold| hold.key).collect();
     let holdings = keys.into_iter().filter_map(|key| held(state, state.pool.holding(key)));
@@ -57,7 +63,13 @@ fn of_holding<'a>(state: &'a State, holding: &Holding, goes: bool) -> Option<Cou
     let job = state.jobs.get(&element.job)?;
     let run = state.element(element)?.run.as_ref()?;
     let is_it = run.leaving.is_some() == goes;
-    is_it.then_some(Counted { element, job, placement: &run.placement, gpus: &run.gpus, from: run.held_from })
+    is_it.then_some(Counted {
+        element,
+        job,
+        placement: &run.placement,
+        gpus: &run.gpus,
+        from: run.held_from,
+    })
 }
 
 pub(super) fn all_promised(state: &State) -> impl Iterator<Item = Counted<'_>> {
@@ -65,7 +77,13 @@ pub(super) fn all_promised(state: &State) -> impl Iterator<Item = Counted<'_>> {
         let job = state.jobs.get(id)?;
         let claim = job.record.elements.get(ordinal)?.claim.as_ref()?;
         let element = ElementId { job: *id, index: job.record.index_of(*ordinal) };
-        Some(Counted { element, job, placement: &claim.placement, gpus: &claim.gpus, from: claim.since })
+        Some(Counted {
+            element,
+            job,
+            placement: &claim.placement,
+            gpus: &claim.gpus,
+            from: claim.since,
+        })
     })
 }
 
@@ -94,7 +112,10 @@ pub(super) fn staying<'a>(state: &'a State, plan: &Plan) -> impl Iterator<Item =
 pub(super) fn running(state: &State, id: AttemptId) -> Option<Counted<'_>> {
     let job = state.jobs.get(&id.element.job)?;
     let element = state.element(id.element)?;
-    let run = element.run.as_ref().filter(|run| element.phase == Phase::Active && run.leaving.is_none())?;
+    let run = element
+        .run
+        .as_ref()
+        .filter(|run| element.phase == Phase::Active && run.leaving.is_none())?;
     let is_current = attempt_id(id.element.job, id.element.index, element.attempt) == id;
     is_current.then_some(Counted {
         element: id.element,
@@ -109,7 +130,13 @@ pub(super) fn running(state: &State, id: AttemptId) -> Option<Counted<'_>> {
 pub(super) fn promised(state: &State, id: ElementId) -> Option<Counted<'_>> {
     let job = state.jobs.get(&id.job)?;
     let claim = state.element(id)?.claim.as_ref()?;
-    Some(Counted { element: id, job, placement: &claim.placement, gpus: &claim.gpus, from: claim.since })
+    Some(Counted {
+        element: id,
+        job,
+        placement: &claim.placement,
+        gpus: &claim.gpus,
+        from: claim.since,
+    })
 }
 
 /// Of that, what a plan does not give up: what it starts otherwise is a start like any other.

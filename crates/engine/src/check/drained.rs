@@ -1,5 +1,5 @@
-//! Does nothing start that is not gone when a drain begins? Judged from what was asked for, instant by instant; what the
-//! planner made of it is not looked at.
+//! Does nothing start that is not gone when a drain begins? Judged from what was asked for, instant
+//! by instant; what the planner made of it is not looked at.
 
 use muster_model::{Drain, ElementId, Plan, TaskPlacement, Time};
 
@@ -31,7 +31,8 @@ fn check_stay(
         if let Some(what) = node.drains.node.as_ref().and_then(|drain| verdict(drain, start, end)) {
             found.push(Violation::WrongNode { element, node: task.node, what });
         }
-        let mut devices = task.devices.iter().filter_map(|device| node.drains.of_device(&node.spec, device));
+        let mut devices =
+            task.devices.iter().filter_map(|device| node.drains.of_device(&node.spec, device));
         if let Some(what) = devices.find_map(|drain| verdict(drain, start, end)) {
             found.push(Violation::WrongTask { element, rank: rank as u32, what });
         }
@@ -103,7 +104,8 @@ mod tests {
         }
         let plan = crate::plan::plan(&mut state, NOW);
         assert_eq!(plan.reservations.len(), 1);
-        let drain = Some(Drain { from: NOW + Span(999), by: None, reason: "fan".into(), stop: false });
+        let drain =
+            Some(Drain { from: NOW + Span(999), by: None, reason: "fan".into(), stop: false });
         state.apply(NOW, &Event::DrainSet { node: "n1".into(), devices: None, drain });
         let mut found = Vec::new();
         check(&state, NOW, &plan, &mut found);

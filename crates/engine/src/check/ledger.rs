@@ -57,10 +57,17 @@ impl Sum {
         }
     }
 
-    /// What of it a node does not have, looking only at what `asked` has some of: what is held may exceed a node that
-    /// shrank or that others use, as long as nothing is added to it. `in_service`: devices must be there and not in use by
-    /// others, too; drains and windows are judged by themselves.
-    pub(super) fn excess(&self, asked: &Sum, id: NodeId, pool: &Pool, in_service: bool) -> Vec<Violation> {
+    /// What of it a node does not have, looking only at what `asked` has some of: what is held may
+    /// exceed a node that shrank or that others use, as long as nothing is added to it.
+    /// `in_service`: devices must be there and not in use by others, too; drains and windows are
+    /// judged by themselves.
+    pub(super) fn excess(
+        &self,
+        asked: &Sum,
+        id: NodeId,
+        pool: &Pool,
+        in_service: bool,
+    ) -> Vec<Violation> {
         let node = pool.node(id);
         let others = node.foreign.devices.or(node.foreign.drained);
         let is_there = |device: usize| device < node.spec.devices.len() && !others.contains(device);

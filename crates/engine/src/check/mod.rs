@@ -1,8 +1,9 @@
-//! The judge: is a plan right, is the state sound? This is the one definition of the invariants, used by tests,
-//! simulation and debug assertions.
+//! The judge: is a plan right, is the state sound? This is the one definition of the invariants,
+//! used by tests, simulation and debug assertions.
 //!
-//! It reads the state and shares no code with `plan`: what is free, what a gang is, and whether a reservation is kept
-//! are worked out here again, in the plainest way, from the records of jobs and nodes.
+//! It reads the state and shares no code with `plan`: what is free, what a gang is, and whether a
+//! reservation is kept are worked out here again, in the plainest way, from the records of jobs and
+//! nodes.
 
 mod borrowed;
 mod budget;

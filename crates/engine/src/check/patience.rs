@@ -1,8 +1,10 @@
-//! Judges what is kept for heads: only those keep places that have waited as heads for the tree's patience, nothing else gets
-//! these places, and no job behind a head starts while that could keep places and does not.
+//! Judges what is kept for heads: only those keep places that have waited as heads for the tree's
+//! patience, nothing else gets these places, and no job behind a head starts while that could keep
+//! places and does not.
 //!
-//! The last can be told without planning where order and room are plain: a queue tree without quotas, limits and budgets, a leaf
-//! in which one user waits, a gang of one group of whole devices, and nodes that nothing closes. There it is judged.
+//! The last can be told without planning where order and room are plain: a queue tree without
+//! quotas, limits and budgets, a leaf in which one user waits, a gang of one group of whole
+//! devices, and nodes that nothing closes. There it is judged.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +60,9 @@ fn check_head(state: &State, now: Time, plan: &Plan, id: ElementId, found: &mut 
     check_startable(job, now, id, false, found);
     let refused = match () {
         () if state.head_since(id).is_some() => Some("it is a head already"),
-        () if plan.heads.iter().filter(|other| **other == id).count() > 1 => Some("it is a head twice"),
+        () if plan.heads.iter().filter(|other| **other == id).count() > 1 => {
+            Some("it is a head twice")
+        }
         () if comes(plan).any(|(element, _)| element == id) => Some("it starts"),
         () => None,
     };
@@ -80,8 +84,9 @@ fn comes(plan: &Plan) -> impl Iterator<Item = (ElementId, &[TaskPlacement])> {
     })
 }
 
-/// On every node of what is kept: this, what was promised, and what comes behind it fit together, once what runs there has
-/// ended. What starts before a head in the order may take places that the head then waits for.
+/// On every node of what is kept: this, what was promised, and what comes behind it fit together,
+/// once what runs there has ended. What starts before a head in the order may take places that the
+/// head then waits for.
 fn check_kept(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>) {
     for keep in &plan.keeps {
         let Some(job) = state.jobs.get(&keep.element.job) else { continue };
@@ -100,11 +105,14 @@ fn check_kept(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>)
         let promised = promised.map(|one| (one.element, &**one.placement));
         let kept_too = plan.keeps.iter().filter(|other| other.element != keep.element);
         let kept_too = kept_too.map(|other| (other.element, &*other.placement));
-        let behind = comes(plan).filter(|(element, _)| is_after(state, now, plan, *element, keep.element));
+        let behind =
+            comes(plan).filter(|(element, _)| is_after(state, now, plan, *element, keep.element));
         for (element, placement) in behind.chain(promised).chain(kept_too) {
             let Some(job) = state.jobs.get(&element.job) else { continue };
             for task in placement {
-                if let (Some((_, all)), Some(needs)) = (kept.get_mut(&task.node), needs_of(job, task)) {
+                if let (Some((_, all)), Some(needs)) =
+                    (kept.get_mut(&task.node), needs_of(job, task))
+                {
                     all.add(task, needs);
                 }
             }
@@ -117,13 +125,13 @@ fn check_kept(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>)
     }
 }
 
-/// Returns true when what comes is certainly after a head in the order. What is promised now counts as well: it must be clear of
-/// all that is kept. What was promised before and starts now does not: it takes its places before anything is kept, and the head
-/// may wait for it as for any job that runs. Between two leaves, and where the head's user starts something else, the order is not
+/// Returns true when what comes is certainly after a head in the order. What is promised now counts
+/// as well: it must be clear of all that is kept. What was promised before and starts now does not:
+/// it takes its places before anything is kept, and the head may wait for it as for any job that
+/// runs. Between two leaves, and where the head's user starts something else, the order is not
 /// known.
 fn is_after(state: &State, now: Time, plan: &Plan, comes_now: ElementId, head: ElementId) -> bool {
-    let is_claim =
-        |decision: &Decision| matches!(decision, Decision::Claim { element, .. } if *element == comes_now);
+    let is_claim = |decision: &Decision| matches!(decision, Decision::Claim { element, .. } if *element == comes_now);
     let was_promised = |id: ElementId| {
         let ordinal = state.jobs.get(&id.job).and_then(|job| job.record.ordinal_of(id.index));
         ordinal.is_some_and(|ordinal| state.claims.of.contains(&(id.job, ordinal)))
@@ -134,7 +142,8 @@ fn is_after(state: &State, now: Time, plan: &Plan, comes_now: ElementId, head: E
     if was_promised(comes_now) {
         return false;
     }
-    let (Some(one), Some(other)) = (state.jobs.get(&comes_now.job), state.jobs.get(&head.job)) else {
+    let (Some(one), Some(other)) = (state.jobs.get(&comes_now.job), state.jobs.get(&head.job))
+    else {
         return false;
     };
     let is_changed = comes(plan).any(|(element, _)| {
@@ -143,7 +152,9 @@ fn is_after(state: &State, now: Time, plan: &Plan, comes_now: ElementId, head: E
             && job.is_some_and(|job| job.record.leaf == other.record.leaf && job.user == other.user)
     });
     let lane = |job: &Job| (job.record.leaf, job.record.spec.constraint.window.clone());
-    lane(one) == lane(other) && !is_changed && position(state, now, comes_now) > position(state, now, head)
+    lane(one) == lane(other)
+        && !is_changed
+        && position(state, now, comes_now) > position(state, now, head)
 }
 
 /// Place of an element in its leaf.
@@ -158,7 +169,9 @@ fn position(state: &State, now: Time, id: ElementId) -> Option<u32> {
 
 /// No job behind a head starts where that could keep places and does not.
 fn check_overtaken(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>) {
-    if state.heads.is_empty() || plan.decisions.is_empty() || !state.policy.tree().queues.iter().all(is_plain)
+    if state.heads.is_empty()
+        || plan.decisions.is_empty()
+        || !state.policy.tree().queues.iter().all(is_plain)
     {
         return;
     }
@@ -169,7 +182,11 @@ fn check_overtaken(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violat
         let is_served = plan.keeps.iter().any(|keep| keep.element == head.element)
             || plan.reservations.iter().any(|one| one.element == head.element)
             || comes(plan).any(|(element, _)| element == head.element);
-        if !is_over || is_served || !is_alone_in_front(state, plan, head) || !becomes_whole(state, head) {
+        if !is_over
+            || is_served
+            || !is_alone_in_front(state, plan, head)
+            || !becomes_whole(state, head)
+        {
             continue;
         }
         let is_behind = |element: &ElementId| {
@@ -181,8 +198,10 @@ fn check_overtaken(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violat
                     && !state.claims.of.contains(&(element.job, ordinal))
             })
         };
-        let takes_devices = |places: &[TaskPlacement]| places.iter().any(|task| !task.devices.is_empty());
-        let passes = comes(plan).filter(|(_, places)| takes_devices(places)).map(|(element, _)| element);
+        let takes_devices =
+            |places: &[TaskPlacement]| places.iter().any(|task| !task.devices.is_empty());
+        let passes =
+            comes(plan).filter(|(_, places)| takes_devices(places)).map(|(element, _)| element);
         if let Some(by) = passes.into_iter().find(is_behind) {
             found.push(Violation::Overtaken { element: head.element, by });
         }
@@ -207,7 +226,8 @@ fn head(state: &State, id: muster_model::JobId, ordinal: u32) -> Option<Head<'_>
     Some(Head { element, job, order: job.record.spec.order_of(ordinal) })
 }
 
-/// It is the first of its leaf by the plainest rule: nothing of a higher order, of another user, or older waits there.
+/// It is the first of its leaf by the plainest rule: nothing of a higher order, of another user, or
+/// older waits there.
 fn is_alone_in_front(state: &State, plan: &Plan, head: &Head<'_>) -> bool {
     if head.job.record.spec.constraint.window.is_some() || state.policy.has_budgets() {
         return false;
@@ -223,7 +243,8 @@ fn is_alone_in_front(state: &State, plan: &Plan, head: &Head<'_>) -> bool {
     })
 }
 
-/// One group of whole devices, for which there are enough on nodes that nothing closes once all that ends by itself has ended.
+/// One group of whole devices, for which there are enough on nodes that nothing closes once all
+/// that ends by itself has ended.
 fn becomes_whole(state: &State, head: &Head<'_>) -> bool {
     let spec = &head.job.record.spec;
     let ordinal = head.job.record.ordinal_of(head.element.index);
@@ -248,7 +269,8 @@ fn becomes_whole(state: &State, head: &Head<'_>) -> bool {
         if !is_open || node.usable.len() < node.spec.devices.len() as u32 {
             return 0;
         }
-        let accepts = |model| group.task.gpu.models.is_empty() || group.task.gpu.models.contains(model);
+        let accepts =
+            |model| group.task.gpu.models.is_empty() || group.task.gpu.models.contains(model);
         let mut by_model: FxHashMap<&str, u64> = FxHashMap::default();
         for device in node.spec.devices.iter().filter(|device| accepts(&device.model)) {
             *by_model.entry(&device.model.0).or_default() += 1;

@@ -1,18 +1,22 @@
-//! Judges a plan: may each element start, is its gang whole and right, does everything fit, are limits, quotas and
-//! reservations kept?
+//! Judges a plan: may each element start, is its gang whole and right, does everything fit, are
+//! limits, quotas and reservations kept?
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_model::job::{Resources, TaskGroup};
-use muster_model::{AttemptId, Decision, Effect, ElementId, JobId, NodeId, Plan, TaskPlacement, Time};
+use muster_model::{
+    AttemptId, Decision, Effect, ElementId, JobId, NodeId, Plan, TaskPlacement, Time,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::ledger::Sum;
 use super::resized::GoingOn;
-use super::{Violation, borrowed, budget, claims, drained, patience, quota, reserved, topology, windows};
+use super::{
+    Violation, borrowed, budget, claims, drained, patience, quota, reserved, topology, windows,
+};
 use crate::state::State;
 use crate::state::job::{Job, Phase};
 use crate::state::node::Node;
@@ -77,7 +81,9 @@ pub(crate) fn check(state: &State, now: Time, plan: &Plan) -> Result<(), Vec<Vio
         }
     }
     seen.sort_unstable();
-    found.extend(seen.windows(2).filter(|two| two[0] == two[1]).map(|two| Violation::StartedTwice(two[0])));
+    found.extend(
+        seen.windows(2).filter(|two| two[0] == two[1]).map(|two| Violation::StartedTwice(two[0])),
+    );
     // 4. Is there enough of everything?
     check_room(state, &mut held, &mut found);
     // 5. Claims, limits, quotas, reservations.
@@ -99,7 +105,8 @@ fn check_unavailable(state: &State, now: Time, plan: &Plan, found: &mut Vec<Viol
     topology::check_reserved(state, plan, found);
 }
 
-/// How many elements of each job give up what they were promised, and hold nothing: what does counts all the same.
+/// How many elements of each job give up what they were promised, and hold nothing: what does
+/// counts all the same.
 fn given_up(state: &State, plan: &Plan) -> FxHashMap<JobId, u32> {
     let holds = |id: ElementId| state.element(id).is_some_and(|one| one.phase == Phase::Active);
     let mut given_up: FxHashMap<JobId, u32> = FxHashMap::default();
@@ -133,15 +140,23 @@ fn without_starts_of_promises(plan: &Plan) -> Cow<'_, Plan> {
 
 /// Every start of a plan must have left as an effect.
 pub(crate) fn starts_have_effects(plan: &Plan, effects: &[Effect]) -> Vec<Violation> {
-    let prepared: BTreeSet<AttemptId> =
-        effects.iter().filter(|effect| matches!(effect, Effect::Prepare { .. })).map(Effect::id).collect();
-    plan.starts().map(|(id, ..)| id).filter(|id| !prepared.contains(id)).map(Violation::NoEffect).collect()
+    let prepared: BTreeSet<AttemptId> = effects
+        .iter()
+        .filter(|effect| matches!(effect, Effect::Prepare { .. }))
+        .map(Effect::id)
+        .collect();
+    plan.starts()
+        .map(|(id, ..)| id)
+        .filter(|id| !prepared.contains(id))
+        .map(Violation::NoEffect)
+        .collect()
 }
 
 /// Attempts are numbered one by one.
 fn check_attempt(job: &Job, id: AttemptId, found: &mut Vec<Violation>) {
     let record = &job.record;
-    let known = record.ordinal_of(id.element.index).and_then(|ordinal| record.elements.get(&ordinal));
+    let known =
+        record.ordinal_of(id.element.index).and_then(|ordinal| record.elements.get(&ordinal));
     let expected = known.map_or(0, |known| known.attempt) + 1;
     if id.attempt.0 != expected {
         found.push(Violation::WrongAttempt { id, expected });
@@ -174,8 +189,12 @@ pub(super) fn check_startable(
         Some(Phase::Active) => Some("it is active"),
         Some(Phase::Ended { .. }) => Some("it has ended"),
         Some(Phase::Waiting { held: true, .. }) => Some("it is on hold"),
-        Some(Phase::Waiting { not_before, .. }) if *not_before > now => Some("its back-off is not over"),
-        None if record.rest.as_ref().is_some_and(|rest| ordinal >= rest.from) => Some("it has ended"),
+        Some(Phase::Waiting { not_before, .. }) if *not_before > now => {
+            Some("its back-off is not over")
+        }
+        None if record.rest.as_ref().is_some_and(|rest| ordinal >= rest.from) => {
+            Some("it has ended")
+        }
         None if record.held => Some("it is on hold"),
         _ if record.spec.begin.is_some_and(|begin| begin > now) => Some("its time has not come"),
         _ if !record.waits_for.is_empty() => Some("it waits for another job"),
@@ -184,9 +203,15 @@ pub(super) fn check_startable(
     found.extend(refused.map(|why| Violation::NotStartable(element, why)));
 }
 
-/// `more` is how many elements of a job the plan starts or promises places, up to one of them, and without those that count
-/// before; `cap` is what may run beside what gives up a promise.
-fn check_cap(state: &State, job: &Job, id: JobId, (more, cap): (u32, u32), found: &mut Vec<Violation>) {
+/// `more` is how many elements of a job the plan starts or promises places, up to one of them, and
+/// without those that count before; `cap` is what may run beside what gives up a promise.
+fn check_cap(
+    state: &State,
+    job: &Job,
+    id: JobId,
+    (more, cap): (u32, u32),
+    found: &mut Vec<Violation>,
+) {
     let record = &job.record;
     // An array may have a million elements, of which few are promised anything.
     let promised = || {
@@ -206,21 +231,36 @@ pub(super) fn check_gang(
     found: &mut Vec<Violation>,
 ) {
     if let Some(rank) = placement.windows(2).position(|pair| pair[0].group > pair[1].group) {
-        found.push(Violation::WrongTask { element, rank: rank as u32 + 1, what: "groups are out of order" });
+        found.push(Violation::WrongTask {
+            element,
+            rank: rank as u32 + 1,
+            what: "groups are out of order",
+        });
     }
     for (index, group) in job.record.spec.groups.iter().enumerate() {
         let tasks = placement.iter().filter(|task| usize::from(task.group) == index);
         let count = tasks.clone().count() as u32;
         let (min, max) = (group.min_tasks, group.max_tasks);
         if count < min || count > max {
-            found.push(Violation::PartialGang { element, group: index as u16, tasks: count, min, max });
+            found.push(Violation::PartialGang {
+                element,
+                group: index as u16,
+                tasks: count,
+                min,
+                max,
+            });
         }
         let Some(block) = group.tasks_per_node else { continue };
         let mut per_node: FxHashMap<NodeId, u32> = FxHashMap::default();
         tasks.for_each(|task| *per_node.entry(task.node).or_default() += 1);
-        if let Some(node) = per_node.iter().filter(|(_, count)| **count != block).map(|(node, _)| *node).min()
+        if let Some(node) =
+            per_node.iter().filter(|(_, count)| **count != block).map(|(node, _)| *node).min()
         {
-            found.push(Violation::WrongNode { element, node, what: "it has not the tasks of one block" });
+            found.push(Violation::WrongNode {
+                element,
+                node,
+                what: "it has not the tasks of one block",
+            });
         }
     }
 }

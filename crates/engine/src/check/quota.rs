@@ -1,11 +1,13 @@
-//! Are limits and quotas kept? Worked out from the configured tree by the definition in `policy`, for the sum of a whole
-//! plan, not start by start.
+//! Are limits and quotas kept? Worked out from the configured tree by the definition in `policy`,
+//! for the sum of a whole plan, not start by start.
 
 use std::collections::BTreeMap;
 
 use muster_model::reason::Reason;
 use muster_model::view::QueueView;
-use muster_model::{Decision, GpuMilli, GpuModel, Plan, QueueName, QueueSpec, TaskPlacement, Time, UserName};
+use muster_model::{
+    Decision, GpuMilli, GpuModel, Plan, QueueName, QueueSpec, TaskPlacement, Time, UserName,
+};
 
 use super::Violation;
 use super::counted::{self, Counted};
@@ -43,7 +45,12 @@ pub(super) fn check(state: &State, plan: &Plan, found: &mut Vec<Violation>) {
     if plan.decisions.is_empty() || !queues.iter().any(has_terms) {
         return;
     }
-    let views = state.policy.queue_views(Time(0)).into_iter().map(|view| (view.name.clone(), view)).collect();
+    let views = state
+        .policy
+        .queue_views(Time(0))
+        .into_iter()
+        .map(|view| (view.name.clone(), view))
+        .collect();
     let mut judge = Judge { state, plan, views, added: added(state, plan), found };
     for model in state.policy.models().ids().map(|id| state.policy.models().name(id).clone()) {
         let (mut nominal, mut claim) = (0, Claim::default());
@@ -74,14 +81,17 @@ fn has_quota(queue: &QueueSpec, model: &GpuModel) -> bool {
     queue.quota.contains_key(model) || queue.queues.iter().any(|child| has_quota(child, model))
 }
 
-/// What the plan adds and takes, by leaf. A start of what was promised adds nothing: it counts already.
+/// What the plan adds and takes, by leaf. A start of what was promised adds nothing: it counts
+/// already.
 fn added(state: &State, plan: &Plan) -> BTreeMap<QueueName, Added> {
     let mut added: BTreeMap<QueueName, Added> = BTreeMap::new();
     let leaf = |job: &Job| state.policy.leaf_name(job.record.leaf).clone();
     let milli = |task: &TaskPlacement| u64::from(task.devices.len()) * u64::from(task.share.0);
     for decision in &plan.decisions {
         let (element, placement) = match decision {
-            Decision::Start { id, placement, .. } if counted::kept(state, plan, id.element).is_none() => {
+            Decision::Start { id, placement, .. }
+                if counted::kept(state, plan, id.element).is_none() =>
+            {
                 (id.element, placement)
             }
             Decision::Claim { element, placement, .. } => (*element, placement),
@@ -122,12 +132,24 @@ impl Judge<'_> {
         let (mut nominal, mut taken) = (0, Claim::default());
         if queue.queues.is_empty() && bounded {
             let used = |view: &QueueView| {
-                view.gpus.iter().find(|row| row.model == *model).map_or(0, |row| u64::from(row.used.0))
+                view.gpus
+                    .iter()
+                    .find(|row| row.model == *model)
+                    .map_or(0, |row| u64::from(row.used.0))
             };
-            let gone =
-                self.added.get(path).and_then(|added| added.gone_by_model.get(model)).copied().unwrap_or(0);
+            let gone = self
+                .added
+                .get(path)
+                .and_then(|added| added.gone_by_model.get(model))
+                .copied()
+                .unwrap_or(0);
             let before = self.views.get(path).map_or(0, used).saturating_sub(gone);
-            let more = self.added.get(path).and_then(|added| added.by_model.get(model)).copied().unwrap_or(0);
+            let more = self
+                .added
+                .get(path)
+                .and_then(|added| added.by_model.get(model))
+                .copied()
+                .unwrap_or(0);
             taken = Claim { before, after: before + more };
         }
         for child in &queue.queues {
@@ -137,7 +159,8 @@ impl Judge<'_> {
         }
         let nominal = own.unwrap_or(nominal);
         // 2. Its ceiling, where it has one.
-        let ceiling = own.and(queue.borrow).map(|borrow| nominal.saturating_add(borrow.saturating_mul(1000)));
+        let ceiling =
+            own.and(queue.borrow).map(|borrow| nominal.saturating_add(borrow.saturating_mul(1000)));
         if taken.after > taken.before && ceiling.is_some_and(|ceiling| taken.after > ceiling) {
             self.report_quota(path.as_str(), model, taken, nominal);
         }
@@ -164,8 +187,12 @@ impl Judge<'_> {
 
     /// Running elements and GPUs per user, in every queue of a subtree.
     fn limits(&mut self, queue: &QueueSpec, path: &QueueName) {
-        let below: Vec<&Added> =
-            self.added.iter().filter(|(leaf, _)| is_within(leaf, path)).map(|(_, added)| added).collect();
+        let below: Vec<&Added> = self
+            .added
+            .iter()
+            .filter(|(leaf, _)| is_within(leaf, path))
+            .map(|(_, added)| added)
+            .collect();
         let elements: u32 = below.iter().map(|added| added.elements).sum();
         let gone: u32 = below.iter().map(|added| added.gone).sum();
         let running = self.views.get(path).map_or(0, |view| view.running).saturating_sub(gone);
@@ -173,7 +200,8 @@ impl Judge<'_> {
             && elements > 0
             && running + elements > limit
         {
-            let reason = Reason::RunningJobs { queue: path.clone(), running: running + elements, limit };
+            let reason =
+                Reason::RunningJobs { queue: path.clone(), running: running + elements, limit };
             self.found.push(Violation::Limit(Box::new(reason)));
         }
         if let Some(limit) = queue.limits.gpus_per_user {
@@ -215,5 +243,7 @@ pub(super) fn join(path: &QueueName, child: &QueueSpec) -> QueueName {
 }
 
 pub(super) fn is_within(leaf: &QueueName, queue: &QueueName) -> bool {
-    leaf.as_str().strip_prefix(queue.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    leaf.as_str()
+        .strip_prefix(queue.as_str())
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -1,5 +1,5 @@
-//! Are reservations kept? On every node with a reservation, and at every instant at which one begins there, what is held
-//! by then, what the plan starts and what is reserved must fit together.
+//! Are reservations kept? On every node with a reservation, and at every instant at which one
+//! begins there, what is held by then, what the plan starts and what is reserved must fit together.
 
 use muster_model::{Decision, ElementId, NodeId, Plan, Span, TaskPlacement, Time};
 use smallvec::SmallVec;
@@ -77,7 +77,8 @@ fn stays<'a>(state: &'a State, now: Time, plan: &'a Plan) -> Vec<Stay<'a>> {
             stays.push(Stay { element, start, end, job, task, is_reservation: false });
         }
     };
-    // 2. What is held there until anything reserved begins; who goes on with another size holds nothing beside that.
+    // 2. What is held there until anything reserved begins; who goes on with another size holds
+    //    nothing beside that.
     let first = plan.reservations.iter().map(|one| one.start).min().unwrap_or(Time::NEVER);
     let mut keys: SmallVec<[HoldKey; 16]> = SmallVec::new();
     for hold in nodes.iter().flat_map(|node| &state.pool.node(*node).holds) {
@@ -121,7 +122,8 @@ fn stays<'a>(state: &'a State, now: Time, plan: &'a Plan) -> Vec<Stay<'a>> {
     stays
 }
 
-/// When a holding ends at the latest: who is told to go has the time to save his progress, and his grace.
+/// When a holding ends at the latest: who is told to go has the time to save his progress, and his
+/// grace.
 fn end_of(state: &State, now: Time, plan: &Plan, holding: &Holding) -> Time {
     let end = holding.end.at(now);
     let evictions = plan.decisions.iter().filter_map(|decision| match decision {

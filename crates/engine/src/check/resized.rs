@@ -1,8 +1,11 @@
-//! May somebody go and go on by the same plan? A gang that shrinks goes on with some of its own places, beyond its minimum
-//! nothing is its own; one that grows goes for nobody but itself, and loses nothing that it could have saved; who is moved goes on
-//! as large as it was, and what all moves cost is within their budget.
+//! May somebody go and go on by the same plan? A gang that shrinks goes on with some of its own
+//! places, beyond its minimum nothing is its own; one that grows goes for nobody but itself, and
+//! loses nothing that it could have saved; who is moved goes on as large as it was, and what all
+//! moves cost is within their budget.
 
-use muster_model::{AttemptId, Decision, ElementId, EvictionCause, Plan, Span, TaskPlacement, Tier, Time};
+use muster_model::{
+    AttemptId, Decision, ElementId, EvictionCause, Plan, Span, TaskPlacement, Tier, Time,
+};
 
 use rustc_hash::FxHashSet;
 
@@ -12,8 +15,8 @@ use crate::state::State;
 use crate::state::attempt::attempt_id;
 use crate::state::job::{Element, RunStage};
 
-/// Attempts that a plan makes go so that their elements go on with another size, or elsewhere: then a promise to what is
-/// active is right.
+/// Attempts that a plan makes go so that their elements go on with another size, or elsewhere: then
+/// a promise to what is active is right.
 pub(super) struct GoingOn(FxHashSet<AttemptId>);
 
 impl GoingOn {
@@ -22,8 +25,9 @@ impl GoingOn {
             Decision::Claim { evict, .. } => Some(evict),
             Decision::Start { .. } | Decision::Unclaim { .. } => None,
         });
-        let goes_on =
-            |cause| matches!(cause, EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved);
+        let goes_on = |cause| {
+            matches!(cause, EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved)
+        };
         let going_on = evictions.flatten().filter(|eviction| goes_on(eviction.cause));
         Self(going_on.map(|eviction| eviction.id).collect())
     }
@@ -38,7 +42,9 @@ impl GoingOn {
 /// What a plan promises to the element of an attempt.
 pub(super) fn promised(plan: &Plan, id: AttemptId) -> Option<&[TaskPlacement]> {
     plan.decisions.iter().find_map(|decision| match decision {
-        Decision::Claim { element, placement, .. } if *element == id.element => Some(&placement[..]),
+        Decision::Claim { element, placement, .. } if *element == id.element => {
+            Some(&placement[..])
+        }
         _ => None,
     })
 }
@@ -57,8 +63,8 @@ pub(super) fn left<'a>(
     without(victim.placement, keeps).unwrap_or_else(|| victim.placement.iter().collect())
 }
 
-/// What is left of places without some of them; `None` when those are not among them. Tasks with shares of one device look
-/// alike, so each is taken once.
+/// What is left of places without some of them; `None` when those are not among them. Tasks with
+/// shares of one device look alike, so each is taken once.
 fn without<'a>(all: &'a [TaskPlacement], some: &[TaskPlacement]) -> Option<Vec<&'a TaskPlacement>> {
     let mut left: Vec<&TaskPlacement> = all.iter().collect();
     for task in some {
@@ -69,7 +75,12 @@ fn without<'a>(all: &'a [TaskPlacement], some: &[TaskPlacement]) -> Option<Vec<&
 }
 
 /// Why an attempt may not be made to go on with less, for a claimant that stands so in its queue.
-pub(super) fn wrong_shrink(state: &State, plan: &Plan, id: AttemptId, claimant: i32) -> Option<&'static str> {
+pub(super) fn wrong_shrink(
+    state: &State,
+    plan: &Plan,
+    id: AttemptId,
+    claimant: i32,
+) -> Option<&'static str> {
     let terms = state.policy.tree().preemption;
     if !(terms.priority || terms.reclaim) || Tier::of_order(claimant) != Tier::Usual {
         return Some("nobody in his turn needs it smaller");
@@ -105,7 +116,12 @@ pub(super) fn wrong_growth(
 }
 
 /// Why an attempt may not go on elsewhere, for a claimant that stands so in its queue.
-pub(super) fn wrong_move(state: &State, plan: &Plan, id: AttemptId, claimant: i32) -> Option<&'static str> {
+pub(super) fn wrong_move(
+    state: &State,
+    plan: &Plan,
+    id: AttemptId,
+    claimant: i32,
+) -> Option<&'static str> {
     if state.policy.tree().defragment.is_none() || Tier::of_order(claimant) != Tier::Usual {
         return Some("nobody is moved for it");
     }
@@ -121,7 +137,8 @@ pub(super) fn wrong_move(state: &State, plan: &Plan, id: AttemptId, claimant: i3
     }
 }
 
-/// Is what the moves of a plan cost still to be spent? A move costs what is lost of it, and what it holds until it has gone.
+/// Is what the moves of a plan cost still to be spent? A move costs what is lost of it, and what it
+/// holds until it has gone.
 pub(super) fn check_moves(state: &State, now: Time, plan: &Plan, found: &mut Vec<Violation>) {
     let evictions = plan.decisions.iter().filter_map(|decision| match decision {
         Decision::Claim { evict, .. } => Some(evict),
@@ -136,7 +153,8 @@ pub(super) fn check_moves(state: &State, now: Time, plan: &Plan, found: &mut Vec
         let lost = unsaved.map_or(Span(0), |since| now.since(since)) + lead + spec.grace;
         let cost = victim.milli().saturating_mul(lost.0);
         if cost > left {
-            found.push(Violation::NotEvictable(eviction.id, "nothing is left to be spent on moves"));
+            found
+                .push(Violation::NotEvictable(eviction.id, "nothing is left to be spent on moves"));
         }
         left = left.saturating_sub(cost);
     }

@@ -1,9 +1,12 @@
-//! Is the state sound? Everything derived is worked out again from the records of jobs and compared.
+//! Is the state sound? Everything derived is worked out again from the records of jobs and
+//! compared.
 
 use std::collections::BTreeMap;
 
 use muster_model::view::TaskStage;
-use muster_model::{DeviceSet, ElementId, GpuModel, JobId, NodeId, QueueName, Tier, Time, WindowTimes};
+use muster_model::{
+    DeviceSet, ElementId, GpuModel, JobId, NodeId, QueueName, Tier, Time, WindowTimes,
+};
 use rustc_hash::FxHashMap;
 
 use super::ledger::Sum;
@@ -31,7 +34,8 @@ pub(crate) fn sanity_check(state: &State) -> Vec<Violation> {
             // A burst takes what is left over; its user does not wait for it.
             Some(service) => {
                 let own = record.elements.iter().filter(|(at, _)| **at < service.replicas.floor);
-                own.filter(|(_, element)| matches!(element.phase, Phase::Waiting { .. })).count() > 0
+                own.filter(|(_, element)| matches!(element.phase, Phase::Waiting { .. })).count()
+                    > 0
             }
         };
         if job.waits_in != waits.then_some(record.leaf) {
@@ -42,7 +46,9 @@ pub(crate) fn sanity_check(state: &State) -> Vec<Violation> {
         for (ordinal, element) in &job.record.elements {
             let element_id = ElementId { job: *id, index: job.record.index_of(*ordinal) };
             check_element(&job.record, element_id, element, &mut found);
-            let Some(run) = element.run.as_ref().filter(|_| element.phase == Phase::Active) else { continue };
+            let Some(run) = element.run.as_ref().filter(|_| element.phase == Phase::Active) else {
+                continue;
+            };
             active += 1;
             if state.pool.holding(run.key).element != element_id {
                 found.push(Violation::State(format!("{element_id} has somebody else's holding")));
@@ -55,7 +61,9 @@ pub(crate) fn sanity_check(state: &State) -> Vec<Violation> {
         }
     }
     if active != state.pool.holdings().count() {
-        found.push(Violation::State(format!("{active} elements are active, but not as many hold something")));
+        found.push(Violation::State(format!(
+            "{active} elements are active, but not as many hold something"
+        )));
     }
     check_nodes(state, &sums, &mut found);
     check_counters(state, &mut found);
@@ -75,7 +83,9 @@ fn check_job(id: JobId, record: &JobRecord, found: &mut Vec<Violation>) {
         wrong("its count of active elements is wrong");
     }
     let is_promised = |element: &Element| element.claim.is_some() && element.phase != Phase::Active;
-    if record.claims as usize != record.elements.values().filter(|element| is_promised(element)).count() {
+    if record.claims as usize
+        != record.elements.values().filter(|element| is_promised(element)).count()
+    {
         wrong("its count of promised elements is wrong");
     }
     if record.succeeded + record.failed != ended + rest {
@@ -110,7 +120,8 @@ fn check_entries(state: &State, id: JobId, job: &Job, found: &mut Vec<Violation>
     let record = &job.record;
     let mut wrong = |what: &str| found.push(Violation::State(format!("job {id}: {what}")));
     let fresh = state.entries.standing(Owner { job: id, ordinal: None });
-    let may_wait = record.waits_for.is_empty() && !record.held && record.fresh() > 0 && record.cap_left() > 0;
+    let may_wait =
+        record.waits_for.is_empty() && !record.held && record.fresh() > 0 && record.cap_left() > 0;
     match fresh {
         Standing::Out if may_wait => wrong("its fresh elements are forgotten"),
         Standing::Queued(tickets)
@@ -121,9 +132,10 @@ fn check_entries(state: &State, id: JobId, job: &Job, found: &mut Vec<Violation>
         Standing::Out | Standing::Queued(_) | Standing::Sleeping(_) => {}
     }
     for (ordinal, element) in &record.elements {
-        let is_out = state.entries.standing(Owner { job: id, ordinal: Some(*ordinal) }) == Standing::Out;
-        let waits =
-            matches!(element.phase, Phase::Waiting { held: false, .. }) && record.waits_for.is_empty();
+        let is_out =
+            state.entries.standing(Owner { job: id, ordinal: Some(*ordinal) }) == Standing::Out;
+        let waits = matches!(element.phase, Phase::Waiting { held: false, .. })
+            && record.waits_for.is_empty();
         if is_out == waits {
             wrong("an element with a record does not stand as it should");
         }
@@ -132,7 +144,8 @@ fn check_entries(state: &State, id: JobId, job: &Job, found: &mut Vec<Violation>
             wrong("a replica waits that was scaled away");
         }
         let slot = state.entries.slot(Owner { job: id, ordinal: Some(*ordinal) });
-        let is_last = slot.map(|slot| Tier::of_order(state.entries.rank(slot).priority) == Tier::Last);
+        let is_last =
+            slot.map(|slot| Tier::of_order(state.entries.rank(slot).priority) == Tier::Last);
         let is_own = *ordinal < service.replicas.floor && record.spec.tier == Tier::Usual;
         if is_last == Some(is_own) {
             wrong("a replica stands in the wrong tier");
@@ -142,10 +155,14 @@ fn check_entries(state: &State, id: JobId, job: &Job, found: &mut Vec<Violation>
 
 fn check_element(record: &JobRecord, id: ElementId, element: &Element, found: &mut Vec<Violation>) {
     match (&element.phase, &element.run) {
-        (Phase::Active, None) => found.push(Violation::State(format!("{id} is active without an attempt"))),
+        (Phase::Active, None) => {
+            found.push(Violation::State(format!("{id} is active without an attempt")))
+        }
         (Phase::Active, Some(run)) => check_run(record, id, run, found),
         (Phase::Waiting { .. } | Phase::Ended { .. }, Some(run)) if run.ended.is_none() => {
-            found.push(Violation::State(format!("{id} is not active, but its attempt has not ended")));
+            found.push(Violation::State(format!(
+                "{id} is not active, but its attempt has not ended"
+            )));
         }
         (Phase::Waiting { .. } | Phase::Ended { .. }, _) => {}
     }
@@ -154,10 +171,17 @@ fn check_element(record: &JobRecord, id: ElementId, element: &Element, found: &m
 /// A gang is whole from its start to its end, and no user process runs before all tasks are ready.
 fn check_run(record: &JobRecord, id: ElementId, run: &Run, found: &mut Vec<Violation>) {
     for (index, group) in record.spec.groups.iter().enumerate() {
-        let tasks = run.placement.iter().filter(|task| usize::from(task.group) == index).count() as u32;
+        let tasks =
+            run.placement.iter().filter(|task| usize::from(task.group) == index).count() as u32;
         let (min, max) = (group.min_tasks, group.max_tasks);
         if tasks < min || tasks > max {
-            found.push(Violation::PartialGang { element: id, group: index as u16, tasks, min, max });
+            found.push(Violation::PartialGang {
+                element: id,
+                group: index as u16,
+                tasks,
+                min,
+                max,
+            });
         }
     }
     let over = run.tasks.iter().filter(|task| task.stage == TaskStage::Ended).count();
@@ -183,8 +207,12 @@ fn check_nodes(state: &State, sums: &BTreeMap<NodeId, Sum>, found: &mut Vec<Viol
             if milli > 1000 {
                 found.push(Violation::Device { node: id, device, milli });
             }
-            if milli != u64::from(node.held_of(device)) || node.touched.contains(device) != (milli > 0) {
-                found.push(Violation::State(format!("node {id} device {device}: held is counted wrongly")));
+            if milli != u64::from(node.held_of(device))
+                || node.touched.contains(device) != (milli > 0)
+            {
+                found.push(Violation::State(format!(
+                    "node {id} device {device}: held is counted wrongly"
+                )));
             }
         }
         let extras: BTreeMap<_, _> = node
@@ -217,8 +245,10 @@ fn check_counters(state: &State, found: &mut Vec<Violation>) {
         for row in view.gpus {
             let milli = held.remove(&(view.name.clone(), row.model)).unwrap_or(0);
             if milli != u64::from(row.used.0) {
-                found
-                    .push(Violation::State(format!("queue {}: what it holds is counted wrongly", view.name)));
+                found.push(Violation::State(format!(
+                    "queue {}: what it holds is counted wrongly",
+                    view.name
+                )));
             }
         }
     }
@@ -239,7 +269,9 @@ fn check_index(state: &State, found: &mut Vec<Violation>) {
         let now = pool.node(NodeId(index as u32));
         let (published, (devices, cpus)) = (describe(now), describe_plain(now).unwrap_or_default());
         if published != now.published
-            || !pool.plain_of(Scope::Cluster).is_some_and(|all| all.contains(&(devices, cpus, node.rank)))
+            || !pool
+                .plain_of(Scope::Cluster)
+                .is_some_and(|all| all.contains(&(devices, cpus, node.rank)))
         {
             found.push(Violation::State(format!("node {index}: the index says what was")));
         }
@@ -253,7 +285,8 @@ fn check_index(state: &State, found: &mut Vec<Violation>) {
                         && !node.walls.devices.contains(*device)
                 })
                 .count() as u16;
-            let listed = pool.index().model(*model).and_then(|model| model.clear.ascending(free, node.rank));
+            let listed =
+                pool.index().model(*model).and_then(|model| model.clear.ascending(free, node.rank));
             if listed != Some((free, node.rank)) {
                 found.push(Violation::State(format!(
                     "node {index}: the index does not list {free} free devices"
@@ -275,7 +308,8 @@ fn check_windows(state: &State, found: &mut Vec<Violation>) {
             (now.0.checked_sub(times.start.0), times.every.map_or(u64::MAX, |every| every.0));
         since.is_some_and(|since| {
             let nth = since / every.max(1);
-            since % every.max(1) < times.length.0 && times.count.is_none_or(|count| nth < u64::from(count))
+            since % every.max(1) < times.length.0
+                && times.count.is_none_or(|count| nth < u64::from(count))
         })
     };
     for (index, node) in state.pool.nodes().iter().enumerate() {
@@ -286,20 +320,25 @@ fn check_windows(state: &State, found: &mut Vec<Violation>) {
         let said: Vec<_> = state.windows.iter().flat_map(on).collect();
         let claims = node.claims.iter().map(|claim| (claim.window.name.clone(), claim.devices));
         if said != claims.collect::<Vec<_>>() {
-            found.push(Violation::State(format!("node {index} is not set aside as its windows say")));
+            found.push(Violation::State(format!(
+                "node {index} is not set aside as its windows say"
+            )));
         }
         let mut taken = DeviceSet::EMPTY;
         for claim in node.claims.iter().filter(|claim| is_open(&claim.window.times)) {
             let devices = claim.devices.unwrap_or(DeviceSet(u128::MAX));
             if !devices.and(taken).is_empty() {
-                found.push(Violation::State(format!("node {index} is in two windows that are open")));
+                found.push(Violation::State(format!(
+                    "node {index} is in two windows that are open"
+                )));
             }
             taken = taken.or(devices);
         }
     }
 }
 
-/// Every domain must list the nodes that name it, and say of them what the index of the cluster says.
+/// Every domain must list the nodes that name it, and say of them what the index of the cluster
+/// says.
 fn check_domains(pool: &Pool, found: &mut Vec<Violation>) {
     let levels = pool.domains.levels().len();
     let mut hosts: FxHashMap<_, usize> = FxHashMap::default();
@@ -309,7 +348,9 @@ fn check_domains(pool: &Pool, found: &mut Vec<Violation>) {
     for (index, node) in pool.nodes().iter().enumerate() {
         let expected = if node.spec.domains.len() < levels { 0 } else { levels };
         let names = node.domains.iter().map(|(id, _)| &pool.domains.get(*id).name);
-        if node.domains.len() != expected || names.zip(&node.spec.domains).any(|(known, own)| known != own) {
+        if node.domains.len() != expected
+            || names.zip(&node.spec.domains).any(|(known, own)| known != own)
+        {
             found.push(Violation::State(format!("node {index} is not in its domains")));
         }
         for (id, rank) in &node.domains {
@@ -317,8 +358,10 @@ fn check_domains(pool: &Pool, found: &mut Vec<Violation>) {
             let is_listed = domain.nodes.get(*rank as usize) == Some(&NodeId(index as u32));
             let says_the_same =
                 node.models.iter().zip(&node.published.buckets).all(|((model, _), (free, _))| {
-                    let listed =
-                        domain.index.model(*model).and_then(|model| model.clear.ascending(*free, *rank));
+                    let listed = domain
+                        .index
+                        .model(*model)
+                        .and_then(|model| model.clear.ascending(*free, *rank));
                     listed == Some((*free, *rank))
                 });
             let is_whole = domain.index.plain.len() == hosts.get(id).copied().unwrap_or(0);

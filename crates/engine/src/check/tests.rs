@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use muster_model::view::TaskStage;
-use muster_model::{Array, DeviceSet, Effect, ElementId, Event, JobId, JobSpec, Plan, QueueTree, Time};
+use muster_model::{
+    Array, DeviceSet, Effect, ElementId, Event, JobId, JobSpec, Plan, QueueTree, Time,
+};
 
 use super::{Violation, sanity_check, starts_have_effects};
 use crate::fixture::{node, spec};
@@ -102,7 +104,8 @@ fn broken_nodes_are_found() {
         let placement: Arc<[_]> = state.pool.holdings().next().unwrap().placement[..1].into();
         let end = crate::state::ends::End::Never;
         let id = ElementId::single(JobId(1));
-        let moved = muster_model::TaskPlacement { devices: DeviceSet::EMPTY, ..placement[0].clone() };
+        let moved =
+            muster_model::TaskPlacement { devices: DeviceSet::EMPTY, ..placement[0].clone() };
         state.pool.hold(id, end, shape, Arc::from([moved]));
     });
     trips("given back too early", |state| {

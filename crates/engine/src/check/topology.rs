@@ -13,7 +13,8 @@ use crate::state::State;
 use crate::state::job::Job;
 use crate::state::node::Node;
 
-/// The domain of a node at a level: the names of all levels down to it, or its own name. `None` when it is in none.
+/// The domain of a node at a level: the names of all levels down to it, or its own name. `None`
+/// when it is in none.
 fn domain<'n>(state: &State, node: &'n Node, level: &str) -> Option<Vec<&'n str>> {
     let levels = state.pool.domains.levels();
     if level == Topology::NODE {
@@ -52,7 +53,12 @@ pub(super) fn check(
         let slices = tasks.chunks(segment.tasks.max(1) as usize);
         if let Some(at) = slices.clone().position(|slice| !is_together(slice, &segment.level)) {
             let level = Arc::clone(&segment.level);
-            found.push(Violation::SplitSegment { element, group: group as u16, slice: at as u32, level });
+            found.push(Violation::SplitSegment {
+                element,
+                group: group as u16,
+                slice: at as u32,
+                level,
+            });
         }
     }
 }
@@ -66,9 +72,10 @@ pub(super) fn check_reserved(state: &State, plan: &Plan, found: &mut Vec<Violati
     }
 }
 
-/// A gang of one group of whole devices that wants to be spread: no domain has two tasks more than another in which
-/// there would still be room for one. What is free after the plan was free at the start, too. Not judged is what passed
-/// reservations, windows or planned drains, since what is free may be kept for others, and what avoids nodes on which it failed.
+/// A gang of one group of whole devices that wants to be spread: no domain has two tasks more than
+/// another in which there would still be room for one. What is free after the plan was free at the
+/// start, too. Not judged is what passed reservations, windows or planned drains, since what is
+/// free may be kept for others, and what avoids nodes on which it failed.
 pub(super) fn check_spread(
     state: &State,
     job: &Job,
@@ -87,7 +94,8 @@ pub(super) fn check_spread(
     let is_backfill = plan.starts().any(|(id, _, backfilled)| id.element == element && backfilled);
     let known = job.record.ordinal_of(element.index).and_then(|at| job.record.elements.get(&at));
     let (block, devices) = (group.tasks_per_node.unwrap_or(1), group.task.gpu.devices);
-    let is_plain = group.task.cpus.0 == 0 && group.task.memory.0 == 0 && group.task.extras.is_empty();
+    let is_plain =
+        group.task.cpus.0 == 0 && group.task.memory.0 == 0 && group.task.extras.is_empty();
     if is_backfill
         || state.pool.has_drains_ahead()
         || !state.claims.of.is_empty()
@@ -121,7 +129,8 @@ pub(super) fn check_spread(
             && labels.all(|(key, value)| node.spec.labels.get(key) == Some(value))
             && (group.tasks_per_node.is_none() || own == 0);
         let taken = node.touched.or(taken.get(&id).copied().unwrap_or_default());
-        let is_wanted = |device: &usize| node.spec.devices.get(*device).map(|one| &one.model) == Some(*model);
+        let is_wanted =
+            |device: &usize| node.spec.devices.get(*device).map(|one| &one.model) == Some(*model);
         let free = node.usable.minus(taken).iter().filter(is_wanted).count();
         let entry = counts.entry(domain).or_default();
         *entry = (entry.0 + own, entry.1 || may_use && free as u32 >= block * devices);

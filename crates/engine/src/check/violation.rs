@@ -118,7 +118,8 @@ pub enum Violation {
         /// On which node.
         node: NodeId,
     },
-    /// An element that did not wait as a head for long enough keeps places, or one is called a head that is none.
+    /// An element that did not wait as a head for long enough keeps places, or one is called a head
+    /// that is none.
     #[error("{0} may not keep places: {1}")]
     NotPatient(ElementId, &'static str),
     /// What is kept for a head is given to another element.
@@ -129,7 +130,8 @@ pub enum Violation {
         /// On which node.
         node: NodeId,
     },
-    /// A head whose patience is over, and whose gang could become whole, keeps nothing while a job behind it starts.
+    /// A head whose patience is over, and whose gang could become whole, keeps nothing while a job
+    /// behind it starts.
     #[error("{by} passes {element}, whose patience is over")]
     Overtaken {
         /// The head.
@@ -137,7 +139,8 @@ pub enum Violation {
         /// What starts.
         by: ElementId,
     },
-    /// An element with a claim starts elsewhere, claims again, or gives up what it was not promised.
+    /// An element with a claim starts elsewhere, claims again, or gives up what it was not
+    /// promised.
     #[error("{0} does not start as it was promised")]
     NotAsClaimed(ElementId),
     /// An attempt that must not be made to go.

@@ -1,8 +1,11 @@
-//! Are windows kept? What is placed on a node of one, now or later, names it and is there only while it is open, or names
-//! it not and is there only while it is not. Judged from what was asked for and where it was said to be, occurrence by
-//! occurrence; what the planner made of it is not looked at.
+//! Are windows kept? What is placed on a node of one, now or later, names it and is there only
+//! while it is open, or names it not and is there only while it is not. Judged from what was asked
+//! for and where it was said to be, occurrence by occurrence; what the planner made of it is not
+//! looked at.
 
-use muster_model::{DeviceSet, ElementId, JobSpec, Plan, QueueName, Span, TaskPlacement, Time, Window};
+use muster_model::{
+    DeviceSet, ElementId, JobSpec, Plan, QueueName, Span, TaskPlacement, Time, Window,
+};
 
 use super::Violation;
 use crate::state::State;
@@ -49,7 +52,8 @@ fn check_stay(
     }
     // 2. Task by task: where its own is, and where others are not meanwhile.
     for (rank, task) in placement.iter().enumerate() {
-        let mut wrong = |what| found.push(Violation::WrongTask { element, rank: rank as u32, what });
+        let mut wrong =
+            |what| found.push(Violation::WrongTask { element, rank: rank as u32, what });
         let own = named.and_then(|name| state.windows.get(name));
         if named.is_some() && !own.is_some_and(|own| holds_all(state, own, task)) {
             wrong("it is not in its reservation");
@@ -68,10 +72,13 @@ fn is_for(window: &Window, spec: &JobSpec, leaf: &QueueName) -> bool {
     let path: Vec<&str> = leaf.as_str().split('/').collect();
     let above = (1..=path.len()).map(|length| path[..length].join("/"));
     window.users.contains(&spec.user)
-        || above.into_iter().any(|queue| window.queues.iter().any(|known| *known.as_str() == *queue))
+        || above
+            .into_iter()
+            .any(|queue| window.queues.iter().any(|known| *known.as_str() == *queue))
 }
 
-/// Has a window something that a task holds? A task without devices leaves those of a window of GPUs alone.
+/// Has a window something that a task holds? A task without devices leaves those of a window of
+/// GPUs alone.
 fn shares(state: &State, placed: &Placed, task: &TaskPlacement) -> bool {
     part(state, placed, task)
         .is_some_and(|part| part.is_none_or(|devices| !devices.and(task.devices).is_empty()))
@@ -83,7 +90,8 @@ fn holds_all(state: &State, placed: &Placed, task: &TaskPlacement) -> bool {
         .is_some_and(|part| part.is_none_or(|devices| task.devices.minus(devices).is_empty()))
 }
 
-/// What a window has of a task's node, if it has something: its devices, or `None` for the node as a whole.
+/// What a window has of a task's node, if it has something: its devices, or `None` for the node as
+/// a whole.
 fn part(state: &State, placed: &Placed, task: &TaskPlacement) -> Option<Option<DeviceSet>> {
     let node = &state.pool.get(task.node)?.spec.name;
     placed.places.iter().find(|place| place.node == *node).map(|place| place.devices)
@@ -128,11 +136,16 @@ mod tests {
     }
 
     fn times(start: u64, length: u64, every: Option<u64>) -> WindowTimes {
-        WindowTimes { start: Time(start), length: Span(length), every: every.map(Span), count: None }
+        WindowTimes {
+            start: Time(start),
+            length: Span(length),
+            every: every.map(Span),
+            count: None,
+        }
     }
 
-    /// A plan for two GPUs on a node of four until 1600, made before (`None`) or inside of a window that is open then;
-    /// judged after the window became another.
+    /// A plan for two GPUs on a node of four until 1600, made before (`None`) or inside of a window
+    /// that is open then; judged after the window became another.
     fn judged(inside: bool, then: Option<Window>, devices: Option<DeviceSet>) -> Vec<&'static str> {
         let mut state = State::new(QueueTree::single()).unwrap();
         state.apply(NOW, &Event::NodeJoined(Box::new(node("n1", 4, "h100"))));
@@ -166,9 +179,17 @@ mod tests {
     #[test]
     fn who_is_in_a_window_of_others_trips_it() {
         let of_others = ["it is in a reservation of others"; 2];
-        assert_eq!(judged(false, Some(window(times(0, 5000, None))), None), of_others, "it is open");
+        assert_eq!(
+            judged(false, Some(window(times(0, 5000, None))), None),
+            of_others,
+            "it is open"
+        );
         assert_eq!(judged(false, Some(window(times(1599, 9, None))), None), of_others, "it begins");
-        assert_eq!(judged(false, Some(window(times(99, 2, Some(500)))), None), of_others, "it recurs");
+        assert_eq!(
+            judged(false, Some(window(times(99, 2, Some(500)))), None),
+            of_others,
+            "it recurs"
+        );
         assert!(judged(false, Some(window(times(1600, 9, None))), None).is_empty(), "gone by then");
         assert!(judged(false, Some(window(times(0, 1000, None))), None).is_empty(), "over by then");
         let (own, other) = (DeviceSet::one(1), DeviceSet::one(3));
@@ -188,8 +209,20 @@ mod tests {
         let by_queue = Window { users: Vec::new(), queues: vec!["default".into()], ..open.clone() };
         assert!(judged(true, Some(by_queue), None).is_empty(), "by its queue");
         let closed = ["its reservation is not open all the while"];
-        assert_eq!(judged(true, Some(window(times(0, 1599, None))), None), closed, "it ends before");
-        assert_eq!(judged(true, Some(window(times(1001, 5000, None))), None), closed, "it begins later");
-        assert_eq!(judged(true, Some(open), Some(DeviceSet::one(1))), [absent[1]], "one GPU is outside");
+        assert_eq!(
+            judged(true, Some(window(times(0, 1599, None))), None),
+            closed,
+            "it ends before"
+        );
+        assert_eq!(
+            judged(true, Some(window(times(1001, 5000, None))), None),
+            closed,
+            "it begins later"
+        );
+        assert_eq!(
+            judged(true, Some(open), Some(DeviceSet::one(1))),
+            [absent[1]],
+            "one GPU is outside"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What lies ahead of a start now, where there is room now: drains, windows of others, the end of its own window.
+//! What lies ahead of a start now, where there is room now: drains, windows of others, the end of
+//! its own window.
 
 use muster_model::{NodeId, Reason, Span, Time, WindowName};
 
@@ -19,7 +20,12 @@ pub(super) enum WallAhead {
 
 impl WallAhead {
     /// As a reason to wait.
-    pub(super) fn reason(self, pool: &Pool, from: Time, fits_if_shorter_than: Option<Span>) -> Reason {
+    pub(super) fn reason(
+        self,
+        pool: &Pool,
+        from: Time,
+        fits_if_shorter_than: Option<Span>,
+    ) -> Reason {
         match self {
             WallAhead::Drain(node) => {
                 let node = pool.node(node).spec.name.clone();

@@ -1,5 +1,6 @@
-//! Which group of a gang does not fit beside the others, where each alone would: plain counting, group by group in the
-//! order in which the planner goes. It places nothing, and what it misses the planner may find.
+//! Which group of a gang does not fit beside the others, where each alone would: plain counting,
+//! group by group in the order in which the planner goes. It places nothing, and what it misses the
+//! planner may find.
 
 use muster_policy::ModelId;
 
@@ -25,8 +26,14 @@ struct Left<'a> {
     used: Scalars,
 }
 
-/// The group that is left over when the hardest goes first; `None` when one way round or the other all fit.
-pub(super) fn short(nodes: &[&Node], shape: &Shape, count: Count, caps: &[(ModelId, u64)]) -> Option<Crowd> {
+/// The group that is left over when the hardest goes first; `None` when one way round or the other
+/// all fit.
+pub(super) fn short(
+    nodes: &[&Node],
+    shape: &Shape,
+    count: Count,
+    caps: &[(ModelId, u64)],
+) -> Option<Crowd> {
     let hardest_first = left_over(nodes, shape, count, caps, shape.order.iter())?;
     left_over(nodes, shape, count, caps, shape.order.iter().rev()).map(|_| hardest_first)
 }
@@ -57,7 +64,8 @@ fn left_over<'a>(
 
 impl<'a> Left<'a> {
     fn new(node: &'a Node, count: Count) -> Self {
-        let milli = (0..node.spec.devices.len()).map(|device| free_milli(node, device, count) as u16);
+        let milli =
+            (0..node.spec.devices.len()).map(|device| free_milli(node, device, count) as u16);
         let used = match count {
             Count::FreeNow => node.used.clone(),
             Count::WhenIdle => Scalars::default(),

@@ -1,4 +1,5 @@
-//! What is missing in the domain that came closest: the numbers behind "not together". Counting only.
+//! What is missing in the domain that came closest: the numbers behind "not together". Counting
+//! only.
 
 use muster_model::reason::TopologyGap;
 use muster_model::{GpuMilli, NodeId, Topology, TopologyRule};
@@ -14,7 +15,9 @@ use crate::state::topology::Scope;
 pub(crate) fn now(pool: &Pool, shape: &Shape, eligible: &Eligible) -> Option<TopologyGap> {
     let admits = |id: NodeId, node: &Node| {
         gap::is_in_service(node)
-            && eligible.as_ref().is_none_or(|eligible| eligible.get(id.0 as usize).copied() == Some(true))
+            && eligible
+                .as_ref()
+                .is_none_or(|eligible| eligible.get(id.0 as usize).copied() == Some(true))
     };
     missing(pool, shape, Count::FreeNow, admits)
 }
@@ -46,7 +49,9 @@ fn missing(
     let mut found = closest(pool, &whole, &shape.groups, room);
     let (mut level, mut segment_tasks) = match &wish.rule {
         TopologyRule::Required(level) => (Some(level), None),
-        TopologyRule::Anywhere | TopologyRule::Preferred(_) | TopologyRule::Spread(_) => (None, None),
+        TopologyRule::Anywhere | TopologyRule::Preferred(_) | TopologyRule::Spread(_) => {
+            (None, None)
+        }
     };
     // 2. Slices, where that is not what is missing.
     if let Some(segment) = wish.segment.as_ref().filter(|_| found.tasks >= needed) {

@@ -32,7 +32,10 @@ pub(crate) struct Terms<'a> {
 pub(crate) fn now(pool: &Pool, models: &Models, shape: &Shape, terms: Terms<'_>) -> CapacityGap {
     let admits = |id: NodeId, node: &Node| {
         is_in_service(node)
-            && terms.eligible.as_ref().is_none_or(|eligible| eligible.get(id.0 as usize) == Some(&true))
+            && terms
+                .eligible
+                .as_ref()
+                .is_none_or(|eligible| eligible.get(id.0 as usize) == Some(&true))
             && !terms.avoid.contains(&id)
     };
     gap(pool, models, shape, Count::FreeNow, terms.caps, admits)
@@ -62,11 +65,13 @@ fn gap(
     admits: impl Fn(NodeId, &Node) -> bool,
 ) -> CapacityGap {
     let all = (0u32..).map(NodeId).zip(pool.nodes());
-    let nodes: Vec<&Node> = all.filter(|(id, node)| admits(*id, node)).map(|(_, node)| node).collect();
+    let nodes: Vec<&Node> =
+        all.filter(|(id, node)| admits(*id, node)).map(|(_, node)| node).collect();
     // 1. Which group it is that does not fit: alone, or else beside the others.
     let need = |at: &u16| Need { group: &shape.groups[usize::from(*at)], caps };
     let placeable = |need: &Need<'_>| need.fits(&nodes, count, Rooms::ALL);
-    let alone = shape.order.iter().find(|at| placeable(&need(at)) < u64::from(need(at).group.tasks));
+    let alone =
+        shape.order.iter().find(|at| placeable(&need(at)) < u64::from(need(at).group.tasks));
     let crowd = match alone {
         None if shape.groups.len() > 1 => beside::short(&nodes, shape, count, caps),
         _ => None,
@@ -89,7 +94,8 @@ fn gap(
         gpus_free: gpus(count),
         gpus_total: gpus(Count::WhenIdle),
         nodes_eligible: nodes.len() as u32,
-        nodes_fitting: nodes.iter().filter(|node| room(node, &need, count, Rooms::ALL) > 0).count() as u32,
+        nodes_fitting: nodes.iter().filter(|node| room(node, &need, count, Rooms::ALL) > 0).count()
+            as u32,
         limiting: limiting(&nodes, &need, count),
     }
 }
@@ -116,7 +122,9 @@ impl Need<'_> {
         let refused = pool.models().any(|model| self.group.accepts(model) && !self.accepts(model));
         match &self.group.models {
             None if refused => pool.models().filter(|model| self.accepts(*model)).collect(),
-            models => models.iter().flatten().copied().filter(|model| self.accepts(*model)).collect(),
+            models => {
+                models.iter().flatten().copied().filter(|model| self.accepts(*model)).collect()
+            }
         }
     }
 
@@ -135,7 +143,9 @@ impl Need<'_> {
 
     /// How many tasks the nodes have room for, within what quota admits.
     fn fits(&self, nodes: &[&Node], count: Count, rooms: Rooms) -> u64 {
-        let sum = |of: &dyn Fn(&Node) -> u64| nodes.iter().map(|node| of(node)).fold(0, u64::saturating_add);
+        let sum = |of: &dyn Fn(&Node) -> u64| {
+            nodes.iter().map(|node| of(node)).fold(0, u64::saturating_add)
+        };
         let all = sum(&|node| room(node, self, count, rooms));
         // What is free of a model beyond its cap is of no use.
         let beyond = |(model, cap): &(ModelId, u64)| {
@@ -158,9 +168,13 @@ pub(super) fn room_for(node: &Node, group: &GroupNeed, count: Count) -> u64 {
 
 /// Thousandths of models that some group accepts on a node.
 pub(super) fn milli_for(node: &Node, shape: &Shape, count: Count) -> u64 {
-    let accepts = |model| shape.groups.iter().any(|group| group.wants_gpu() && group.accepts(model));
-    let devices =
-        node.models.iter().filter(|(model, _)| accepts(*model)).flat_map(|(_, devices)| devices.iter());
+    let accepts =
+        |model| shape.groups.iter().any(|group| group.wants_gpu() && group.accepts(model));
+    let devices = node
+        .models
+        .iter()
+        .filter(|(model, _)| accepts(*model))
+        .flat_map(|(_, devices)| devices.iter());
     devices.map(|device| free_milli(node, device, count)).sum()
 }
 
@@ -187,7 +201,8 @@ struct Rooms {
 
 impl Rooms {
     const ALL: Rooms = Rooms { gpus: true, blocks: true, cpus: true, memory: true, extras: true };
-    const NONE: Rooms = Rooms { gpus: false, blocks: false, cpus: false, memory: false, extras: false };
+    const NONE: Rooms =
+        Rooms { gpus: false, blocks: false, cpus: false, memory: false, extras: false };
 }
 
 /// How many tasks of a group a node has room for.
@@ -210,7 +225,9 @@ fn room_on(
     let accepted = node.models.iter().filter(|(model, _)| need.accepts(*model) && is_meant(*model));
     let free = match count {
         Count::FreeNow => node.free(),
-        Count::WhenIdle => muster_model::DeviceSet::first(node.spec.devices.len()).minus(node.walls.outside),
+        Count::WhenIdle => {
+            muster_model::DeviceSet::first(node.spec.devices.len()).minus(node.walls.outside)
+        }
     };
     let held = |device| match count {
         Count::FreeNow => node.held_of(device),
@@ -228,7 +245,9 @@ fn room_on(
             .filter(|device| may_use(*device))
             .map(|device| u64::from(WHOLE.saturating_sub(held(device)) / share))
             .sum(),
-        (per_task, _) => accepted.map(|(_, devices)| u64::from(devices.and(free).len() / per_task)).sum(),
+        (per_task, _) => {
+            accepted.map(|(_, devices)| u64::from(devices.and(free).len() / per_task)).sum()
+        }
     };
     let (limit, used) = match count {
         Count::FreeNow => (&node.limit, node.used.clone()),
@@ -251,7 +270,8 @@ fn room_on(
 fn limiting(nodes: &[&Node], need: &Need<'_>, count: Count) -> Limiting {
     let group = need.group;
     let short = |rooms: Rooms| need.fits(nodes, count, rooms) < u64::from(group.tasks);
-    let has_model = nodes.iter().any(|node| node.models.iter().any(|(model, _)| need.accepts(*model)));
+    let has_model =
+        nodes.iter().any(|node| node.models.iter().any(|(model, _)| need.accepts(*model)));
     if nodes.is_empty() || group.wants_gpu() && !has_model {
         return Limiting::Constraint;
     }
@@ -263,7 +283,9 @@ fn limiting(nodes: &[&Node], need: &Need<'_>, count: Count) -> Limiting {
     }
     let cpus = Limiting::Cpus {
         asked: CpuMilli(group.scalars.cpus as u32),
-        free: CpuMilli(u32::try_from(spare(nodes, need, count, |some| some.cpus)).unwrap_or(u32::MAX)),
+        free: CpuMilli(
+            u32::try_from(spare(nodes, need, count, |some| some.cpus)).unwrap_or(u32::MAX),
+        ),
     };
     let memory = Limiting::Memory {
         asked: Bytes(group.scalars.memory),
@@ -286,7 +308,8 @@ fn limiting(nodes: &[&Node], need: &Need<'_>, count: Count) -> Limiting {
     }
 }
 
-/// The most that is left of a quantity, beside the tasks that fit, on a node that has the GPUs for one more.
+/// The most that is left of a quantity, beside the tasks that fit, on a node that has the GPUs for
+/// one more.
 fn spare(nodes: &[&Node], need: &Need<'_>, count: Count, of: fn(&Scalars) -> u64) -> u64 {
     let left = |node: &&Node| {
         let fit = room(node, need, count, Rooms::ALL);

@@ -22,8 +22,9 @@ pub(super) fn of(state: &State, now: Time, shape: &Shape) -> Vec<Holder> {
                 let node = state.pool.node(task.node);
                 let mut devices = task.devices.minus(node.walls.outside).iter();
                 let model = devices.next().and_then(|device| node.model_of(device));
-                let is_wanted =
-                    |model| shape.groups.iter().any(|group| group.wants_gpu() && group.accepts(model));
+                let is_wanted = |model| {
+                    shape.groups.iter().any(|group| group.wants_gpu() && group.accepts(model))
+                };
                 node.hosts() && shape.admits(node) && model.is_some_and(is_wanted)
             })
             .map(|task| u64::from(task.devices.len()) * u64::from(task.share.0))
@@ -33,7 +34,8 @@ pub(super) fn of(state: &State, now: Time, shape: &Shape) -> Vec<Holder> {
         }
     }
     let spec = |id: ElementId| state.jobs.get(&id.job).map(|job| &*job.record.spec);
-    let is_stopping = |id| state.element_view(now, id).is_some_and(|element| element.state == Word::Stopping);
+    let is_stopping =
+        |id| state.element_view(now, id).is_some_and(|element| element.state == Word::Stopping);
     let what_ends = |id| match spec(id) {
         _ if is_stopping(id) => HolderEnd::Stopping,
         Some(spec) if spec.grace > Span(0) => HolderEnd::Grace,

@@ -1,4 +1,5 @@
-//! What patience has to do with an element: since when it is first, what is kept for it, or for whom it is kept from it.
+//! What patience has to do with an element: since when it is first, what is kept for it, or for
+//! whom it is kept from it.
 
 use muster_model::reason::KeptOn;
 use muster_model::view::PatienceView;
@@ -32,7 +33,8 @@ fn places(state: &State, keep: &Keep) -> Vec<KeptOn> {
     let mut places: Vec<KeptOn> = Vec::new();
     for task in keep.placement.iter() {
         let node = state.pool.node(task.node);
-        let free: Vec<u16> = task.devices.and(node.free()).iter().map(|device| device as u16).collect();
+        let free: Vec<u16> =
+            task.devices.and(node.free()).iter().map(|device| device as u16).collect();
         let count = places.len();
         match places.iter_mut().find(|one| one.node == node.spec.name) {
             Some(known) => known.devices.extend(free),

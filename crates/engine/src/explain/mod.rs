@@ -1,6 +1,6 @@
-//! Explain: why an element waits, when it starts at the latest, and what would start it now. Data first; text is made
-//! in `report`. Everything is tried on scratch with the planner itself, at the element's own place in the order, so that
-//! no explanation promises what the engine would not do.
+//! Explain: why an element waits, when it starts at the latest, and what would start it now. Data
+//! first; text is made in `report`. Everything is tried on scratch with the planner itself, at the
+//! element's own place in the order, so that no explanation promises what the engine would not do.
 
 mod ahead;
 mod beside;
@@ -40,7 +40,10 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
         return Some(explanation);
     }
     // 1. Its own terms, and its place in the order.
-    let owner = Owner { job: id.job, ordinal: job.record.elements.contains_key(&ordinal).then_some(ordinal) };
+    let owner = Owner {
+        job: id.job,
+        ordinal: job.record.elements.contains_key(&ordinal).then_some(ordinal),
+    };
     let priority = rank_of(job, owner.ordinal).priority;
     let position = state.policy.position(now, job.record.leaf, job.user, priority, seq(owner, 0));
     explanation.position = Some(position);
@@ -53,8 +56,9 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
     if let [Reason::WindowNotOpen { begins, .. }] = explanation.reasons[..] {
         explanation.eta = eta_inside(state, now, begins, owner, id);
     }
-    let in_window =
-        |reason: &Reason| matches!(reason, Reason::WindowNotOpen { .. } | Reason::WindowOver { .. });
+    let in_window = |reason: &Reason| {
+        matches!(reason, Reason::WindowNotOpen { .. } | Reason::WindowOver { .. })
+    };
     if explanation.reasons.iter().any(in_window) {
         explanation.position = None;
         return Some(explanation);
@@ -74,29 +78,34 @@ pub(crate) fn explain(state: &mut State, now: Time, id: ElementId) -> Option<Exp
     explanation.out_of_service = trial.out_of_service(&finding);
     explanation.set_aside = trial.set_aside(&finding);
     explanation.moves = trial.moves(&finding, explanation.eta);
-    explanation.patience = if explanation.eta.is_none() { kept::of(trial.state(), now, id) } else { None };
+    explanation.patience =
+        if explanation.eta.is_none() { kept::of(trial.state(), now, id) } else { None };
     explanation.reasons.extend(finding.quota.iter().chain(&finding.reason).cloned());
     let candidate = trial.end();
     if let Some(candidate) = &candidate {
         explanation.stays = room::stays(state, now, candidate, &explanation.reasons);
     }
-    // 3. As a new submission, which is behind all others of its priority. Where there is no place for it as it is, whatever
-    // its queue, no other queue is tried.
+    // 3. As a new submission, which is behind all others of its priority. Where there is no place
+    //    for it as it is, whatever its queue, no other queue is tried.
     if finding.reason.is_some() {
         if candidate.is_none_or(|candidate| trial::has_place(state, now, &candidate)) {
             explanation.sooner.extend(sooner::other_queues(state, id));
         }
-        let mut anew = if explanation.sooner.is_empty() { None } else { sooner::Anew::of(state, now, id) };
+        let mut anew =
+            if explanation.sooner.is_empty() { None } else { sooner::Anew::of(state, now, id) };
         explanation.sooner.retain(|change| anew.as_mut().is_some_and(|anew| anew.starts(change)));
     }
     Some(explanation)
 }
 
-/// Explains a job that is not submitted, on a copy of the state: nothing of it may stay, not even its names.
+/// Explains a job that is not submitted, on a copy of the state: nothing of it may stay, not even
+/// its names.
 pub(crate) fn explain_submission(state: &mut State, now: Time, spec: &JobSpec) -> Explanation {
     let last = state.jobs.last().map_or(0, |id| id.0).max(state.recent.last().0);
-    let id =
-        ElementId { job: JobId(last + 1), index: spec.array.as_ref().map_or(0, |array| array.head.first) };
+    let id = ElementId {
+        job: JobId(last + 1),
+        index: spec.array.as_ref().map_or(0, |array| array.head.first),
+    };
     let mut explanation = blank(id, spec, Word::Pending);
     match state.judge_spec(spec).and_then(|()| state.judge_one_more(spec, &[])) {
         Err(Refusal::Never(reason) | Refusal::TooMany(reason)) => {
@@ -117,8 +126,8 @@ pub(crate) fn explain_submission(state: &mut State, now: Time, spec: &JobSpec) -
     }
 }
 
-/// When an element starts at the latest whose window begins later. On a copy that has come so far: what ends by then has
-/// ended, and what the window stops is gone.
+/// When an element starts at the latest whose window begins later. On a copy that has come so far:
+/// what ends by then has ended, and what the window stops is gone.
 fn eta_inside(state: &State, now: Time, begins: Time, owner: Owner, id: ElementId) -> Option<Eta> {
     let mut copy = state.clone();
     let window = state.jobs.get(&id.job)?.record.spec.constraint.window.as_ref()?;

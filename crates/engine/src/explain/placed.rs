@@ -1,12 +1,15 @@
-//! Where an element is, and how good a place that is: worked out from its placement, the cluster and what is planned now, so
-//! that nothing more has to be kept than the placement. It must not guess what the alternatives were when it started.
+//! Where an element is, and how good a place that is: worked out from its placement, the cluster
+//! and what is planned now, so that nothing more has to be kept than the placement. It must not
+//! guess what the alternatives were when it started.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::view::{
     LevelUse, LevelWish, PlacedOn, PlacementView, PreemptedView, Waiter, device_indices,
 };
-use muster_model::{DeviceSet, ElementId, GpuMilli, NodeId, TaskPlacement, Time, Topology, TopologyRule};
+use muster_model::{
+    DeviceSet, ElementId, GpuMilli, NodeId, TaskPlacement, Time, Topology, TopologyRule,
+};
 
 use super::gap::{self, Count};
 use super::room;
@@ -97,7 +100,8 @@ fn asked(shape: &Shape, level: &str) -> Option<LevelWish> {
     }
 }
 
-/// The fewest domains of a level that would host it if nothing ran; `None` where groups or slices make that a search.
+/// The fewest domains of a level that would host it if nothing ran; `None` where groups or slices
+/// make that a search.
 fn least(pool: &Pool, shape: &Shape, level: usize, name: &str) -> Option<u32> {
     let [group] = &shape.groups[..] else { return None };
     let segment = shape.topology.as_ref().and_then(|wish| wish.segment.as_ref());
@@ -130,10 +134,15 @@ fn least(pool: &Pool, shape: &Shape, level: usize, name: &str) -> Option<u32> {
 fn next(state: &State, id: ElementId, placement: &[TaskPlacement]) -> Option<Waiter> {
     let nodes: BTreeSet<NodeId> = placement.iter().map(|task| task.node).collect();
     let is_here = |tasks: &[TaskPlacement]| tasks.iter().any(|task| nodes.contains(&task.node));
-    let others = state.reservations.iter().filter(|one| one.element != id && is_here(&one.placement));
+    let others =
+        state.reservations.iter().filter(|one| one.element != id && is_here(&one.placement));
     let first = others.min_by_key(|one| (one.start, one.element))?;
     let job = state.jobs.get(&first.element.job)?;
-    Some(Waiter { element: first.element, name: job.record.spec.name.to_string(), start: first.start })
+    Some(Waiter {
+        element: first.element,
+        name: job.record.spec.name.to_string(),
+        start: first.start,
+    })
 }
 
 /// Who made it go, the present attempt or the last one.

@@ -1,5 +1,6 @@
-//! Why an element waits, in the order of the engine's checks: its own terms first (held, time, dependency, cap), then
-//! its queue's, then capacity. Works on the state as it stands after the last pass, without planning.
+//! Why an element waits, in the order of the engine's checks: its own terms first (held, time,
+//! dependency, cap), then its queue's, then capacity. Works on the state as it stands after the
+//! last pass, without planning.
 
 use muster_model::queue::Backfill;
 use muster_model::reason::{CapacityGap, TopologyGap};
@@ -16,7 +17,8 @@ use crate::state::ends::End;
 use crate::state::job::{Element, Job, Phase};
 use crate::state::shape::ClassId;
 
-/// What is missing by class and what quota leaves of each model: worked out once per reading of many jobs.
+/// What is missing by class and what quota leaves of each model: worked out once per reading of
+/// many jobs.
 pub(crate) type Gaps = FxHashMap<(ClassId, Caps), (CapacityGap, Option<TopologyGap>)>;
 
 impl State {
@@ -46,7 +48,8 @@ impl State {
         for dependency in &record.waits_for {
             reasons.push(Reason::Dependency { on: dependency.job, kind: dependency.kind });
         }
-        if let Some(reason) = self.making_room(now, record.elements.get(&ordinal).map(Box::as_ref)) {
+        if let Some(reason) = self.making_room(now, record.elements.get(&ordinal).map(Box::as_ref))
+        {
             reasons.push(reason);
             return reasons;
         }
@@ -64,7 +67,8 @@ impl State {
         reasons
     }
 
-    /// What lies outside the element: limits and quota, then capacity, then what others have reserved.
+    /// What lies outside the element: limits and quota, then capacity, then what others have
+    /// reserved.
     pub(crate) fn outer_reason(
         &self,
         now: Time,
@@ -87,7 +91,9 @@ impl State {
             (gap, domains::now(pool, shape, eligible))
         };
         if let Some((model, _)) = caps.first()
-            && gap::is_short(&gaps.entry((job.class, caps.clone())).or_insert_with(|| missing(&caps)).0)
+            && gap::is_short(
+                &gaps.entry((job.class, caps.clone())).or_insert_with(|| missing(&caps)).0,
+            )
             && !gap::is_short(
                 &gaps.entry((job.class, Caps::new())).or_insert_with(|| missing(&Caps::new())).0,
             )
@@ -96,7 +102,8 @@ impl State {
             let all = [(*model, shape.milli())];
             return whose(job).judge(&self.policy, &all, job.record.duration()).err();
         }
-        let (gap, together) = gaps.entry((job.class, caps.clone())).or_insert_with(|| missing(&caps));
+        let (gap, together) =
+            gaps.entry((job.class, caps.clone())).or_insert_with(|| missing(&caps));
         if gap::is_short(gap) {
             return Some(Reason::Capacity(Box::new(gap.clone())));
         }
@@ -129,7 +136,8 @@ impl State {
                 start: other.start,
                 fits_if_shorter_than: None,
             }),
-            // Everything is there; the next pass starts it, unless its groups get in each other's way.
+            // Everything is there; the next pass starts it, unless its groups get in each other's
+            // way.
             None => None,
         }
     }
@@ -146,8 +154,8 @@ impl State {
         Some(Reason::MakingRoom { evicting: ends.len() as u32, by })
     }
 
-    /// The first drain, or window of others, that begins before it would have ended, on a node that it may use; or the
-    /// end of its own window.
+    /// The first drain, or window of others, that begins before it would have ended, on a node that
+    /// it may use; or the end of its own window.
     fn wall_reason(&self, now: Time, job: &Job) -> Option<Reason> {
         let shape = self.classes.shape(job.class);
         let until = job.record.duration().map_or(Time::NEVER, |span| now + span);
@@ -157,8 +165,8 @@ impl State {
             .map(|(from, wall)| wall.reason(&self.pool, from, None))
     }
 
-    /// What quota leaves of each model that it may use; the first refusal of its queue's limits, budgets and quota when no
-    /// model gets by.
+    /// What quota leaves of each model that it may use; the first refusal of its queue's limits,
+    /// budgets and quota when no model gets by.
     fn caps(&self, now: Time, job: &Job) -> Result<Caps, Reason> {
         let shape = self.classes.shape(job.class);
         let promise = Promise { from: now, length: job.record.duration() };

@@ -1,5 +1,5 @@
-//! Who makes room for an element: who leaves for it, and of who holds what it could use, why each stays. Read from the state as
-//! the last pass left it, which made room where it could.
+//! Who makes room for an element: who leaves for it, and of who holds what it could use, why each
+//! stays. Read from the state as the last pass left it, which made room where it could.
 
 use muster_model::view::{Eta, Explanation, Holder, LeavingView, Stays, StaysView};
 use muster_model::{AttemptId, Decision, ElementId, Eviction, Reason, Time};
@@ -24,7 +24,9 @@ pub(super) fn leaving(state: &State, now: Time, id: ElementId) -> Vec<LeavingVie
         let ordinal = job.record.ordinal_of(id.index)?;
         job.record.elements.get(&ordinal)
     });
-    let Some(claim) = element.and_then(|element| element.claim.as_deref()) else { return Vec::new() };
+    let Some(claim) = element.and_then(|element| element.claim.as_deref()) else {
+        return Vec::new();
+    };
     of_claim(state, now, claim)
 }
 
@@ -54,7 +56,11 @@ pub(super) fn would_make(state: &mut State, now: Time, id: ElementId) -> Option<
 }
 
 /// What is said of an element for which these would have to go.
-pub(super) fn promised(explained: Explanation, now: Time, mut leaving: Vec<LeavingView>) -> Explanation {
+pub(super) fn promised(
+    explained: Explanation,
+    now: Time,
+    mut leaving: Vec<LeavingView>,
+) -> Explanation {
     let by = leaving.iter().map(|one| one.by).max().unwrap_or(now);
     let evicting = leaving.len() as u32;
     leaving.truncate(MOST);
@@ -90,16 +96,23 @@ fn of_claim(state: &State, now: Time, claim: &Claim) -> Vec<LeavingView> {
     state.leaving_for(claim).filter_map(view).take(MOST).collect()
 }
 
-/// Until when an attempt that was told to go saves its progress at the latest; `None` when it is being stopped.
+/// Until when an attempt that was told to go saves its progress at the latest; `None` when it is
+/// being stopped.
 pub(super) fn saves_until(run: &Run) -> Option<Time> {
     let is_stopping = matches!(run.stage, RunStage::Stopping(_));
     run.leaving.filter(|_| !is_stopping).map(|leaving| leaving.due)
 }
 
 /// Why those stay who hold what it could use; empty when it is not for want of room that it waits.
-pub(super) fn stays(state: &State, now: Time, candidate: &Candidate, reasons: &[Reason]) -> Vec<StaysView> {
-    let wants_room =
-        |reason: &Reason| matches!(reason, Reason::Capacity(_) | Reason::Topology(_) | Reason::Quota { .. });
+pub(super) fn stays(
+    state: &State,
+    now: Time,
+    candidate: &Candidate,
+    reasons: &[Reason],
+) -> Vec<StaysView> {
+    let wants_room = |reason: &Reason| {
+        matches!(reason, Reason::Capacity(_) | Reason::Topology(_) | Reason::Quota { .. })
+    };
     if !reasons.iter().any(wants_room) {
         return Vec::new();
     }

@@ -12,14 +12,16 @@ const MOST: usize = 10;
 
 /// By name of the node: the node as a whole, then devices of it.
 pub(super) fn of(state: &State, shape: &Shape) -> Vec<OutOfService> {
-    let by_name = (0..state.pool.nodes().len() as u32).map(|rank| state.pool.node(state.pool.at_rank(rank)));
+    let by_name =
+        (0..state.pool.nodes().len() as u32).map(|rank| state.pool.node(state.pool.at_rank(rank)));
     let usable = by_name.filter(|node| node.up && !node.drains.is_empty() && shape.admits(node));
     usable.flat_map(|node| of_node(node, shape)).take(MOST).collect()
 }
 
 /// By name of the node and of the window: what windows of others keep now.
 pub(super) fn set_aside(state: &State, shape: &Shape) -> Vec<SetAside> {
-    let by_name = (0..state.pool.nodes().len() as u32).map(|rank| state.pool.node(state.pool.at_rank(rank)));
+    let by_name =
+        (0..state.pool.nodes().len() as u32).map(|rank| state.pool.node(state.pool.at_rank(rank)));
     let claimed = by_name.filter(|node| node.up && shape.admits(node));
     let claims = claimed.flat_map(|node| node.claims.iter().map(move |claim| (node, claim)));
     let kept = claims.filter_map(|(node, claim)| {
@@ -45,7 +47,9 @@ fn of_node(node: &Node, shape: &Shape) -> Vec<OutOfService> {
             .groups
             .iter()
             .any(|group| group.wants_gpu() && model.is_some_and(|model| group.accepts(model)));
-        let Some(drain) = node.drains.of_device(&node.spec, device).filter(|_| is_wanted) else { continue };
+        let Some(drain) = node.drains.of_device(&node.spec, device).filter(|_| is_wanted) else {
+            continue;
+        };
         match found.iter_mut().find(|one| !one.devices.is_empty() && one.drain == *drain) {
             Some(one) => one.devices.push(device as u16),
             None => {

@@ -1,12 +1,12 @@
-//! The smallest changes that would start an element now. Each is tried with the planner before it is named: in its own place,
-//! and as what people will do, which is to submit it anew.
+//! The smallest changes that would start an element now. Each is tried with the planner before it
+//! is named: in its own place, and as what people will do, which is to submit it anew.
 
 use std::sync::Arc;
 
 use muster_model::view::Change;
 use muster_model::{
-    ElementId, Event, GpuMilli, GpuModel, JobId, JobSpec, QueueName, QueueSpec, Reason, Span, Target,
-    TaskGroup, Time, Topology, TopologyRule,
+    ElementId, Event, GpuMilli, GpuModel, JobId, JobSpec, QueueName, QueueSpec, Reason, Span,
+    Target, TaskGroup, Time, Topology, TopologyRule,
 };
 
 use super::trial::{Finding, Trial};
@@ -40,7 +40,8 @@ fn tried(trial: &mut Trial<'_>, change: Change) -> Option<Change> {
     trial.starts(&spec, duration).then_some(change)
 }
 
-/// The largest count below `present` for which `starts` holds; it holds for fewer if it does for more.
+/// The largest count below `present` for which `starts` holds; it holds for fewer if it does for
+/// more.
 fn largest(present: u32, mut starts: impl FnMut(u32) -> bool) -> Option<u32> {
     let (mut good, mut bad) = (0, present);
     while bad - good > 1 {
@@ -55,7 +56,9 @@ fn largest(present: u32, mut starts: impl FnMut(u32) -> bool) -> Option<u32> {
 
 /// Few domains where it requires one.
 fn preferred(trial: &mut Trial<'_>) -> Option<Change> {
-    let TopologyRule::Required(level) = &trial.spec.constraint.topology.as_ref()?.rule else { return None };
+    let TopologyRule::Required(level) = &trial.spec.constraint.topology.as_ref()?.rule else {
+        return None;
+    };
     let level = level.to_string();
     tried(trial, Change::PreferTopology { level })
 }
@@ -87,7 +90,8 @@ fn fewer_gpus(trial: &mut Trial<'_>) -> Option<Change> {
     Some(change(gpus))
 }
 
-/// Tasks on a node, where a job says with `gpus` what all of them hold: with `nodes`, or of its only task.
+/// Tasks on a node, where a job says with `gpus` what all of them hold: with `nodes`, or of its
+/// only task.
 fn on_node(group: &TaskGroup) -> Option<u32> {
     group.tasks_per_node.or((group.max_tasks == 1).then_some(1))
 }
@@ -113,7 +117,9 @@ fn shorter(trial: &mut Trial<'_>, finding: &Finding) -> Option<Change> {
             let secs = longest.0.checked_sub(trial.spec.grace.0)? / 1000;
             Span::from_secs(if secs > 60 { secs - secs % 60 } else { secs })
         }
-        Some(Reason::BorrowedTime { limit, .. }) => Span(limit.0.saturating_sub(trial.spec.grace.0)),
+        Some(Reason::BorrowedTime { limit, .. }) => {
+            Span(limit.0.saturating_sub(trial.spec.grace.0))
+        }
         _ => return None,
     };
     if limit.0 == 0 {
@@ -125,7 +131,8 @@ fn shorter(trial: &mut Trial<'_>, finding: &Finding) -> Option<Change> {
 /// Another model for all of its GPUs, one that it does not accept as it is.
 fn other_model(trial: &mut Trial<'_>) -> Option<Change> {
     let models = trial.state().policy.models();
-    let names: Vec<_> = trial.state().pool.models().map(|model| models.name(model).clone()).collect();
+    let names: Vec<_> =
+        trial.state().pool.models().map(|model| models.name(model).clone()).collect();
     let accepted = |name: &GpuModel| {
         trial.spec.groups.iter().any(|group| {
             let gpu = &group.task.gpu;
@@ -149,8 +156,8 @@ pub(super) fn other_queues(state: &State, id: ElementId) -> Vec<Change> {
     others.take(MOST_QUEUES).map(|queue| Change::Queue { queue }).collect()
 }
 
-/// An element that is cancelled, and submitted anew with one change after the other. On one copy for all of them: nothing of it
-/// may stay.
+/// An element that is cancelled, and submitted anew with one change after the other. On one copy
+/// for all of them: nothing of it may stay.
 pub(super) struct Anew {
     copy: State,
     now: Time,
@@ -168,8 +175,8 @@ impl Anew {
         Some(Self { copy, now, spec, last: JobId(last) })
     }
 
-    /// Would it start at once with this change? Then it stands behind whoever waits. Of an array, a single element is
-    /// submitted.
+    /// Would it start at once with this change? Then it stands behind whoever waits. Of an array, a
+    /// single element is submitted.
     pub(super) fn starts(&mut self, change: &Change) -> bool {
         let job = JobId(self.last.0 + 1);
         let spec = JobSpec { array: None, ..changed(&self.spec, change) };
@@ -180,7 +187,8 @@ impl Anew {
         }
         self.last = job;
         self.copy.apply(self.now, &submitted);
-        let starts = plan::plan(&mut self.copy, self.now).starts().any(|(id, ..)| id.element.job == job);
+        let starts =
+            plan::plan(&mut self.copy, self.now).starts().any(|(id, ..)| id.element.job == job);
         self.copy.apply(self.now, &Event::Cancel { target: Target { job, index: None }, by });
         starts
     }

@@ -1,5 +1,5 @@
-//! A pass stopped at one element's place in the order: what comes before it has started and reserved on scratch, and
-//! variants of it can be tried there.
+//! A pass stopped at one element's place in the order: what comes before it has started and
+//! reserved on scratch, and variants of it can be tried there.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ use crate::state::attempt::gpus_by_model;
 use crate::state::entries::Owner;
 use crate::state::shape::Shape;
 
-/// Refills that are looked at for an expected start: several budgets may refuse one after the other.
+/// Refills that are looked at for an expected start: several budgets may refuse one after the
+/// other.
 const MOST_REFILLS: usize = 8;
 
 /// See the module's description.
@@ -124,7 +125,9 @@ impl<'s> Trial<'s> {
         let could_wait = gap::is_short(&gap) && gap.gpus_total.0 > 0;
         match (could_wait, together, quota) {
             (false, _, Some(quota)) => Some(quota).into(),
-            (_, Some(together), None) if !gap::is_short(&gap) => Some(Reason::Topology(together)).into(),
+            (_, Some(together), None) if !gap::is_short(&gap) => {
+                Some(Reason::Topology(together)).into()
+            }
             (_, _, quota) => Finding { reason: Some(Reason::Capacity(Box::new(gap))), quota },
         }
     }
@@ -137,7 +140,9 @@ impl<'s> Trial<'s> {
         self.planner.state.pool.clear_bookings();
         let seat = candidate.seat();
         let fits = tries.iter().any(|one| {
-            self.planner.place(seat, &candidate.shape, one, &memo.eligible, candidate.duration).is_some()
+            self.planner
+                .place(seat, &candidate.shape, one, &memo.eligible, candidate.duration)
+                .is_some()
         });
         self.planner.state.pool.rollback(checkpoint);
         fits.then(|| kept::reason(self.state(), &keep, self.planner.now))
@@ -149,7 +154,8 @@ impl<'s> Trial<'s> {
             let checkpoint = self.planner.state.pool.checkpoint();
             let free = Admitted { pick, caps: Caps::new() };
             let (seat, duration) = (candidate.seat(), candidate.duration);
-            let placed = self.planner.place(seat, &candidate.shape, &free, &memo.eligible, duration);
+            let placed =
+                self.planner.place(seat, &candidate.shape, &free, &memo.eligible, duration);
             let state = &mut *self.planner.state;
             state.pool.rollback(checkpoint);
             let gpus = gpus_by_model(&state.pool, &placed?);
@@ -158,7 +164,8 @@ impl<'s> Trial<'s> {
         places.next()
     }
 
-    /// The reservation or wall that stands against it: the first whose beginning it may not outlast.
+    /// The reservation or wall that stands against it: the first whose beginning it may not
+    /// outlast.
     fn outlasted(&mut self, candidate: &Candidate) -> Option<Reason> {
         let now = self.planner.now;
         let pool = &self.planner.state.pool;
@@ -184,12 +191,15 @@ impl<'s> Trial<'s> {
         debug_assert!(candidate.duration.is_none_or(|duration| duration > start.since(now)));
         let longest = start.since(now).0.checked_sub(grace.0).filter(|limit| *limit > 0).map(Span);
         Some(match what {
-            Ahead::Start(element) => Reason::Reserved { element, start, fits_if_shorter_than: longest },
+            Ahead::Start(element) => {
+                Reason::Reserved { element, start, fits_if_shorter_than: longest }
+            }
             Ahead::Wall(wall) => wall.reason(&self.planner.state.pool, start, longest),
         })
     }
 
-    /// The cap of its array, which others will use up before it. That they do already is among its own terms.
+    /// The cap of its array, which others will use up before it. That they do already is among its
+    /// own terms.
     fn capped(&self) -> Option<Reason> {
         let own = self.slot.map(|slot| self.state().entries.owner(slot).job)?;
         let record = &self.state().jobs.get(&own)?.record;
@@ -197,20 +207,24 @@ impl<'s> Trial<'s> {
         Some(Reason::ArrayCap { running: record.active, cap })
     }
 
-    /// Strict order: who in its queue is blocked before it. Who runs in a reservation is in nobody's way.
+    /// Strict order: who in its queue is blocked before it. Who runs in a reservation is in
+    /// nobody's way.
     fn behind(&self) -> Option<Reason> {
         let own = self.slot.map(|slot| self.state().entries.owner(slot).job)?;
         let leaf = self.state().jobs.get(&own)?.record.leaf;
         let is_in_the_way = |head: &&ElementId| {
             let job = self.state().jobs.get(&head.job);
-            job.is_some_and(|job| job.record.leaf == leaf && job.record.spec.constraint.window.is_none())
+            job.is_some_and(|job| {
+                job.record.leaf == leaf && job.record.spec.constraint.window.is_none()
+            })
         };
         let head = *self.planner.blocked_heads().iter().find(is_in_the_way)?;
         debug_assert!(self.state().policy.tree().backfill == Backfill::None);
         Some(Reason::Behind { element: head })
     }
 
-    /// Would the element start now with these terms, held for `duration` (its own when the terms' limit is meant)?
+    /// Would the element start now with these terms, held for `duration` (its own when the terms'
+    /// limit is meant)?
     pub(super) fn starts(&mut self, spec: &JobSpec, duration: Option<Span>) -> bool {
         let Some(candidate) = self.candidate.clone() else { return false };
         let state = &*self.planner.state;
@@ -228,9 +242,9 @@ impl<'s> Trial<'s> {
         let candidate = Candidate { shape: Arc::clone(&shape), duration, ..candidate };
         let Ok(tries) = self.planner.admitted(&candidate, &picks) else { return false };
         let checkpoint = self.planner.state.pool.checkpoint();
-        let placed = tries
-            .iter()
-            .any(|one| self.planner.place(candidate.seat(), &shape, one, &eligible, duration).is_some());
+        let placed = tries.iter().any(|one| {
+            self.planner.place(candidate.seat(), &shape, one, &eligible, duration).is_some()
+        });
         self.planner.state.pool.rollback(checkpoint);
         placed
     }
@@ -249,27 +263,36 @@ impl<'s> Trial<'s> {
                 | Reason::WindowAhead { .. }
                 | Reason::WindowEnds { .. },
             ) => {}
-            Some(Reason::Budget { refills_at, .. }) => return self.eta_refilled(&candidate, *refills_at),
+            Some(Reason::Budget { refills_at, .. }) => {
+                return self.eta_refilled(&candidate, *refills_at);
+            }
             Some(_) => return None,
         }
         let memo = self.planner.memo(candidate.class).clone();
         let tries = self.planner.admitted(&candidate, &memo.picks).ok()?;
-        let reserved = self.planner.may_reserve(&self.planner.lane(candidate.leaf, candidate.class))
-            && self.planner.candidate(slot).is_some();
+        let reserved =
+            self.planner.may_reserve(&self.planner.lane(candidate.leaf, candidate.class))
+                && self.planner.candidate(slot).is_some();
         let wish = Wish {
             element: candidate.element,
             shape: &candidate.shape,
             tries: &tries,
-            reach: Reach { shape: &candidate.shape, eligible: &memo.eligible, avoid: &candidate.avoid },
+            reach: Reach {
+                shape: &candidate.shape,
+                eligible: &memo.eligible,
+                avoid: &candidate.avoid,
+            },
             home: &candidate.home,
             duration: candidate.duration,
         };
         let state = &mut *self.planner.state;
-        let (start, _, _) = reserve::earliest(&mut state.slate.forecast, &mut state.pool, now, &wish)?;
+        let (start, _, _) =
+            reserve::earliest(&mut state.slate.forecast, &mut state.pool, now, &wish)?;
         Some(Eta { start, reserved })
     }
 
-    /// When it starts at the latest if its budget is refilled at `refill`, and nobody else takes of it.
+    /// When it starts at the latest if its budget is refilled at `refill`, and nobody else takes of
+    /// it.
     fn eta_refilled(&mut self, candidate: &Candidate, refill: Time) -> Option<Eta> {
         // 1. The first refill after which no budget refuses it.
         let policy = &self.planner.state.policy;
@@ -284,7 +307,8 @@ impl<'s> Trial<'s> {
         };
         let mut refills = std::iter::successors(Some(refill), refused_until).take(MOST_REFILLS);
         let refilled = refills.find(|at| judge(*at).is_ok())?;
-        // 2. Its place: what fits at some time fits later, too, as far as what runs and is reserved tells.
+        // 2. Its place: what fits at some time fits later, too, as far as what runs and is reserved
+        //    tells.
         let memo = self.planner.memo(candidate.class).clone();
         let tries: Vec<Admitted<'_>> =
             memo.picks.iter().map(|pick| Admitted { pick, caps: Caps::new() }).collect();
@@ -301,12 +325,17 @@ impl<'s> Trial<'s> {
             element: candidate.element,
             shape: &candidate.shape,
             tries: &tries,
-            reach: Reach { shape: &candidate.shape, eligible: &memo.eligible, avoid: &candidate.avoid },
+            reach: Reach {
+                shape: &candidate.shape,
+                eligible: &memo.eligible,
+                avoid: &candidate.avoid,
+            },
             home: &candidate.home,
             duration: candidate.duration,
         };
         let (now, state) = (self.planner.now, &mut *self.planner.state);
-        let (start, _, _) = reserve::earliest(&mut state.slate.forecast, &mut state.pool, now, &wish)?;
+        let (start, _, _) =
+            reserve::earliest(&mut state.slate.forecast, &mut state.pool, now, &wish)?;
         Some(Eta { start: start.max(refilled), reserved: false })
     }
 
@@ -338,7 +367,8 @@ impl<'s> Trial<'s> {
         }
     }
 
-    /// Whom it would help to move together, when it is capacity that it waits for, and why that is not done.
+    /// Whom it would help to move together, when it is capacity that it waits for, and why that is
+    /// not done.
     pub(super) fn moves(&mut self, finding: &Finding, eta: Option<Eta>) -> Option<MovesView> {
         let (Some(candidate), Some(Reason::Capacity(_) | Reason::Topology(_))) =
             (self.candidate.clone(), &finding.reason)
@@ -350,8 +380,9 @@ impl<'s> Trial<'s> {
             return None;
         }
         let (movers, cost, why) = self.planner.unmoved(&candidate, eta.map(|eta| eta.start))?;
-        let name =
-            |id: &ElementId| self.state().jobs.get(&id.job).map(|job| job.record.spec.name.to_string());
+        let name = |id: &ElementId| {
+            self.state().jobs.get(&id.job).map(|job| job.record.spec.name.to_string())
+        };
         let view = |id: &ElementId| Some(Moved { element: *id, name: name(id)? });
         Some(MovesView {
             jobs: movers.iter().filter_map(view).take(room::MOST).collect(),
@@ -377,7 +408,8 @@ impl<'s> Trial<'s> {
     }
 }
 
-/// False when there is no place for it even if nobody started before it, nothing was promised, and no quota stood against it.
+/// False when there is no place for it even if nobody started before it, nothing was promised, and
+/// no quota stood against it.
 pub(super) fn has_place(state: &mut State, now: Time, candidate: &Candidate) -> bool {
     let mut planner = Planner::new(state, now);
     let memo = planner.memo(candidate.class).clone();

@@ -26,8 +26,8 @@ pub(crate) struct Pick {
 /// Most that a gang may hold of a model, in thousandths of GPUs; models not listed have no cap.
 pub(crate) type Caps = SmallVec<[(ModelId, u64); 1]>;
 
-/// What has come free before a future start, by node in the order in which it did. The latest is used first, so that
-/// what is free already stays free for backfill.
+/// What has come free before a future start, by node in the order in which it did. The latest is
+/// used first, so that what is free already stays free for backfill.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Freed<'a> {
     /// It was given back on scratch.
@@ -70,9 +70,14 @@ impl Freed<'_> {
     /// What comes free on a node, the latest first.
     pub(crate) fn on(&self, pool: &Pool, id: NodeId, window: Window) -> SmallVec<[DeviceSet; 8]> {
         match self {
-            Freed::Back(back) => {
-                back.devices.get(&id).into_iter().flatten().rev().map(|(_, devices)| *devices).collect()
-            }
+            Freed::Back(back) => back
+                .devices
+                .get(&id)
+                .into_iter()
+                .flatten()
+                .rev()
+                .map(|(_, devices)| *devices)
+                .collect(),
             Freed::Ahead(_) => {
                 let holds = pool.node(id).holds.iter();
                 let ended = holds.filter(|hold| hold.end.at(window.now) <= window.from);
@@ -110,7 +115,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) window: Window,
     /// Set for a future start.
     pub(crate) freed: Option<Freed<'a>>,
-    /// Steps of search for a gang of several groups, where going through them in order finds no way.
+    /// Steps of search for a gang of several groups, where going through them in order finds no
+    /// way.
     pub(crate) effort: u32,
     /// How places are weighed; `None` to pack.
     pub(crate) scoring: Option<Scoring<'a>>,
@@ -130,10 +136,11 @@ impl Ask<'_> {
     }
 }
 
-/// The tries for a shape, in order: the whole gang on one model, for each model in order of preference; then each task
-/// on whichever model it accepts. Models that no node has are left out.
+/// The tries for a shape, in order: the whole gang on one model, for each model in order of
+/// preference; then each task on whichever model it accepts. Models that no node has are left out.
 ///
-/// Where places are weighed, a single task that named no model has no preference: its first try is all models together.
+/// Where places are weighed, a single task that named no model has no preference: its first try is
+/// all models together.
 pub(crate) fn picks(pool: &Pool, shape: &Shape, weighs: bool) -> SmallVec<[Pick; 1]> {
     let present: SmallVec<[ModelId; 2]> = pool.models().collect();
     let accepted: SmallVec<[SmallVec<[ModelId; 2]>; 1]> = shape
@@ -142,7 +149,9 @@ pub(crate) fn picks(pool: &Pool, shape: &Shape, weighs: bool) -> SmallVec<[Pick;
         .map(|group| match &group.models {
             _ if !group.wants_gpu() => SmallVec::new(),
             None => present.clone(),
-            Some(models) => models.iter().copied().filter(|model| present.contains(model)).collect(),
+            Some(models) => {
+                models.iter().copied().filter(|model| present.contains(model)).collect()
+            }
         })
         .collect();
     let mut candidates: SmallVec<[ModelId; 2]> = SmallVec::new();
@@ -169,7 +178,11 @@ pub(crate) fn picks(pool: &Pool, shape: &Shape, weighs: bool) -> SmallVec<[Pick;
     picks
 }
 
-fn push_pick(picks: &mut SmallVec<[Pick; 1]>, shape: &Shape, models: SmallVec<[SmallVec<[ModelId; 2]>; 1]>) {
+fn push_pick(
+    picks: &mut SmallVec<[Pick; 1]>,
+    shape: &Shape,
+    models: SmallVec<[SmallVec<[ModelId; 2]>; 1]>,
+) {
     if picks.iter().any(|pick| pick.models == models) {
         return;
     }

@@ -1,5 +1,6 @@
-//! Claims in a pass: what was promised is kept clear of everybody else, starts as soon as it is free, and is given up
-//! when the world has made it impossible. Comes before everything else, in every round.
+//! Claims in a pass: what was promised is kept clear of everybody else, starts as soon as it is
+//! free, and is given up when the world has made it impossible. Comes before everything else, in
+//! every round.
 
 use std::sync::Arc;
 
@@ -47,7 +48,9 @@ impl Planner<'_> {
             match self.chance(element, &claim, &shape, until) {
                 Chance::Start => {
                     // The cap of its array counts it already, as promised.
-                    if let Some(slot) = self.state.entries.slot(Owner { job: id, ordinal: Some(ordinal) }) {
+                    if let Some(slot) =
+                        self.state.entries.slot(Owner { job: id, ordinal: Some(ordinal) })
+                    {
                         *self.state.slate.started.by_slot.entry(slot).or_default() += 1;
                     }
                     let id = attempt_id(id, element.index, attempt);
@@ -57,14 +60,16 @@ impl Planner<'_> {
                 }
                 Chance::Wait => {
                     let placement = Arc::clone(&claim.placement);
-                    let slack = self.last_end(element, &claim).map_or(Span(0), |last| last.since(self.now));
+                    let slack =
+                        self.last_end(element, &claim).map_or(Span(0), |last| last.since(self.now));
                     let until = until + slack;
                     self.keep(Kept { element, until, shape, placement, fresh: None });
                 }
                 Chance::GiveUp => {
                     self.state.policy.undo_hold(leaf, user, &claim.gpus);
                     self.state.slate.planned.push(Planned::Left { leaf, user, gpus: claim.gpus });
-                    let is_active = self.state.element(element).is_some_and(|one| one.phase == Phase::Active);
+                    let is_active =
+                        self.state.element(element).is_some_and(|one| one.phase == Phase::Active);
                     *self.given_up.entry(id).or_default() += u32::from(!is_active);
                     self.decisions.push(Decision::Unclaim { element });
                 }
@@ -79,8 +84,9 @@ impl Planner<'_> {
         self.kept.push(kept);
     }
 
-    /// Keeps everything clear again, at the beginning of a round, the oldest first. What was promised in this pass starts when
-    /// all of it is free: those who go for it do so since they count, not since they are in the way.
+    /// Keeps everything clear again, at the beginning of a round, the oldest first. What was
+    /// promised in this pass starts when all of it is free: those who go for it do so since they
+    /// count, not since they are in the way.
     pub(super) fn keep_again(&mut self) {
         for kept in std::mem::take(&mut self.kept) {
             match kept.fresh {
@@ -110,22 +116,35 @@ impl Planner<'_> {
         self.state.pool.book(kept.element, (self.now, kept.until), shape, placement);
     }
 
-    /// Can it start, and if not, will it? A start is made on scratch. Who changes his size has to go first.
-    fn chance(&mut self, element: ElementId, claim: &Claim, shape: &Arc<Shape>, until: Time) -> Chance {
+    /// Can it start, and if not, will it? A start is made on scratch. Who changes his size has to
+    /// go first.
+    fn chance(
+        &mut self,
+        element: ElementId,
+        claim: &Claim,
+        shape: &Arc<Shape>,
+        until: Time,
+    ) -> Chance {
         let outer = self.state.pool.look_inside(shape.window.as_ref());
         let is_over = self.state.element(element).is_none_or(|known| known.phase != Phase::Active);
         // A window that it names may have been taken back, or given other times.
         let is_open = self.state.opens(&self.state.jobs[&element.job], self.now) <= self.now;
         let is_sound = is_open && self.is_sound(&claim.placement, shape, until);
-        let starts = is_over && is_sound && self.take_promised(element, &claim.placement, shape, until);
+        let starts =
+            is_over && is_sound && self.take_promised(element, &claim.placement, shape, until);
         self.state.pool.look(outer);
         if starts {
             return Chance::Start;
         }
-        if is_sound && self.last_end(element, claim).is_some() { Chance::Wait } else { Chance::GiveUp }
+        if is_sound && self.last_end(element, claim).is_some() {
+            Chance::Wait
+        } else {
+            Chance::GiveUp
+        }
     }
 
-    /// True when nodes and devices are there and stay so, whoever holds them, and lie in domains as a shape asks.
+    /// True when nodes and devices are there and stay so, whoever holds them, and lie in domains as
+    /// a shape asks.
     pub(super) fn is_sound(&self, placement: &[TaskPlacement], shape: &Shape, until: Time) -> bool {
         let pool = &self.state.pool;
         let is_there = placement.iter().all(|task| {
@@ -137,7 +156,8 @@ impl Planner<'_> {
         is_there && self.is_together(placement, shape)
     }
 
-    /// True when places are as near to each other as a shape must have it: nodes may have changed their domains.
+    /// True when places are as near to each other as a shape must have it: nodes may have changed
+    /// their domains.
     fn is_together(&self, placement: &[TaskPlacement], shape: &Shape) -> bool {
         let Some(wish) = &shape.topology else { return true };
         let in_one = |tasks: &[&TaskPlacement], level: &str| {
@@ -155,7 +175,8 @@ impl Planner<'_> {
         let groups = all.chunk_by(|one, next| one.group == next.group);
         is_one
             && wish.segment.as_ref().is_none_or(|segment| {
-                let mut slices = groups.flat_map(|tasks| tasks.chunks(segment.tasks.max(1) as usize));
+                let mut slices =
+                    groups.flat_map(|tasks| tasks.chunks(segment.tasks.max(1) as usize));
                 slices.all(|slice| in_one(slice, &segment.level))
             })
     }
@@ -180,7 +201,9 @@ impl Planner<'_> {
             let node = pool.node(task.node);
             let has_devices = match task.share.0 as u16 {
                 WHOLE => task.devices.minus(node.free_during(window)).is_empty(),
-                share => task.devices.iter().all(|device| node.share_during(device, window) >= share),
+                share => {
+                    task.devices.iter().all(|device| node.share_during(device, window) >= share)
+                }
             };
             let scalars = &shape.groups[usize::from(task.group)].scalars;
             if !node.hosts() || !has_devices || node.scalar_fits(scalars, window) == 0 {
@@ -193,12 +216,14 @@ impl Planner<'_> {
         true
     }
 
-    /// When the last has gone at the latest of those who go for it, or leave a node of its places for another: he may have
-    /// taken what was free of them.
+    /// When the last has gone at the latest of those who go for it, or leave a node of its places
+    /// for another: he may have taken what was free of them.
     fn last_end(&self, of: ElementId, claim: &Claim) -> Option<Time> {
         let own = self.state.leaving_for(claim).map(|(id, _)| id.element).chain([of]);
         let nodes = claim.placement.iter().map(|task| self.state.pool.node(task.node));
-        let there = nodes.flat_map(|node| &node.holds).map(|hold| self.state.pool.holding(hold.key).element);
+        let there = nodes
+            .flat_map(|node| &node.holds)
+            .map(|hold| self.state.pool.holding(hold.key).element);
         let runs = own.chain(there).filter_map(|id| self.state.element(id)?.run.as_ref());
         let leaving = runs.filter(|run| run.leaving.is_some());
         leaving.map(|run| End::from(run.end).at(self.now)).max()

@@ -1,6 +1,7 @@
-//! Room node by node. A queue gives back no more than it owes: where those who go first in order have used that up and the
-//! claimant still does not start, what is owed may do more elsewhere. So everybody comes back, and nodes are cleared one
-//! after the other, the one first of which the least has to go. Whether the claimant then starts is tried as ever.
+//! Room node by node. A queue gives back no more than it owes: where those who go first in order
+//! have used that up and the claimant still does not start, what is owed may do more elsewhere. So
+//! everybody comes back, and nodes are cleared one after the other, the one first of which the
+//! least has to go. Whether the claimant then starts is tried as ever.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,7 +19,8 @@ const EFFORT: usize = 200_000;
 #[derive(Default)]
 struct Nodes {
     holders: FxHashMap<NodeId, SmallVec<[usize; 4]>>,
-    /// What it costs when the holders of a node go, then its name's rank. Entries may be out of date.
+    /// What it costs when the holders of a node go, then its name's rank. Entries may be out of
+    /// date.
     order: BinaryHeap<Reverse<(u64, u32, NodeId)>>,
     effort: usize,
 }
@@ -32,7 +34,10 @@ impl Room<'_, '_> {
         let mut nodes = self.nodes();
         let (mut more, mut stride, mut is_news) = (1, 1, false);
         while let Some(Reverse((cost, _, id))) = nodes.order.pop() {
-            if nodes.effort > EFFORT || cost != self.cost(&nodes, id) || !self.clear_one(&mut nodes, id) {
+            if nodes.effort > EFFORT
+                || cost != self.cost(&nodes, id)
+                || !self.clear_one(&mut nodes, id)
+            {
                 continue;
             }
             is_news = true;
@@ -76,7 +81,8 @@ impl Room<'_, '_> {
     /// What it costs when those on a node go who are not gone, from this node and others.
     fn cost(&self, nodes: &Nodes, id: NodeId) -> u64 {
         let here = nodes.holders[&id].iter().map(|at| &self.tried[*at]);
-        here.filter(|(_, is_gone)| !is_gone).fold(0, |sum, (victim, _)| victim.cost.saturating_add(sum))
+        here.filter(|(_, is_gone)| !is_gone)
+            .fold(0, |sum, (victim, _)| victim.cost.saturating_add(sum))
     }
 
     /// Makes go who is on a node until something more fits; nobody if nothing does.

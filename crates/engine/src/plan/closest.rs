@@ -1,5 +1,5 @@
-//! Which domain comes closest to hosting a gang: plain sums over nodes, group by group. Where one group is asked about it
-//! is exact; groups that compete may need more. It places nothing.
+//! Which domain comes closest to hosting a gang: plain sums over nodes, group by group. Where one
+//! group is asked about it is exact; groups that compete may need more. It places nothing.
 
 use muster_model::{NodeId, Topology, TopologyRule};
 
@@ -16,8 +16,8 @@ pub(crate) struct Closest {
     pub(crate) tasks: u64,
 }
 
-/// The first of those that take the most tasks; `room` says what a node takes of a group. Once one takes all, the rest is
-/// not looked at.
+/// The first of those that take the most tasks; `room` says what a node takes of a group. Once one
+/// takes all, the rest is not looked at.
 pub(crate) fn closest(
     pool: &Pool,
     wish: &Topology,
@@ -25,10 +25,13 @@ pub(crate) fn closest(
     room: impl Fn(NodeId, &GroupNeed) -> u64,
 ) -> Closest {
     let scopes = match &wish.rule {
-        TopologyRule::Required(name) => {
-            pool.domains.level(name).map_or_else(Vec::new, |level| pool.scopes_in(Scope::Cluster, level))
+        TopologyRule::Required(name) => pool
+            .domains
+            .level(name)
+            .map_or_else(Vec::new, |level| pool.scopes_in(Scope::Cluster, level)),
+        TopologyRule::Anywhere | TopologyRule::Preferred(_) | TopologyRule::Spread(_) => {
+            vec![Scope::Cluster]
         }
-        TopologyRule::Anywhere | TopologyRule::Preferred(_) | TopologyRule::Spread(_) => vec![Scope::Cluster],
     };
     let sum = |scope: Scope, group: &GroupNeed| {
         let nodes = pool.nodes_in(scope).into_iter();
@@ -44,7 +47,8 @@ pub(crate) fn closest(
     let all = groups.iter().map(|group| u64::from(group.tasks)).sum();
     let mut best = Closest { scope: None, tasks: 0 };
     for scope in scopes {
-        let tasks = groups.iter().map(|group| takes(scope, group).min(u64::from(group.tasks))).sum();
+        let tasks =
+            groups.iter().map(|group| takes(scope, group).min(u64::from(group.tasks))).sum();
         if best.scope.is_none() || tasks > best.tasks {
             best = Closest { scope: Some(scope), tasks };
         }

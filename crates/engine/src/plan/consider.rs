@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use muster_model::queue::Backfill;
-use muster_model::{Decision, ElementId, JobId, NodeId, Protection, Reason, Span, TaskPlacement, Time};
+use muster_model::{
+    Decision, ElementId, JobId, NodeId, Protection, Reason, Span, TaskPlacement, Time,
+};
 use muster_policy::{LeafId, Promise, Slot, UserId};
 use smallvec::SmallVec;
 
@@ -26,8 +28,9 @@ use crate::state::pool::{HoldKey, Pool};
 use crate::state::shape::{ClassId, Eligible, Shape};
 use crate::state::topology::Scope;
 
-/// How much a round looks ahead for all its reservations together, in instants at which some node is looked at: about a
-/// tenth of a second. The first in order have theirs by then; 20 queues on 5,000 nodes never come to it.
+/// How much a round looks ahead for all its reservations together, in instants at which some node
+/// is looked at: about a tenth of a second. The first in order have theirs by then; 20 queues on
+/// 5,000 nodes never come to it.
 const LOOKS_AHEAD: usize = 500_000;
 
 /// One element as the pass sees it.
@@ -140,7 +143,8 @@ impl Planner<'_> {
         let tries = match self.admitted(candidate, &memo.picks) {
             Ok(tries) => tries,
             Err(reason) => {
-                // Others may go, so that it is admitted; whether that is enough depends on more than the terms.
+                // Others may go, so that it is admitted; whether that is enough depends on more
+                // than the terms.
                 let depends_on_others = matches!(
                     reason,
                     Reason::Quota { .. }
@@ -149,14 +153,20 @@ impl Planner<'_> {
                         | Reason::RunningJobs { .. }
                         | Reason::GpusPerUser { .. }
                 );
-                let may_preempt = depends_on_others && self.has_rights(candidate.leaf, candidate.priority);
+                let may_preempt =
+                    depends_on_others && self.has_rights(candidate.leaf, candidate.priority);
                 let is_put_off = self.fresh.is_put_off(candidate);
                 if may_preempt && !is_put_off && self.preempt(slot, candidate, &memo) {
                     return Verdict::Started;
                 }
                 // Nor does what one who must not borrow is refused say anything of others.
                 if !may_preempt && !candidate.owns() {
-                    let key = self.limit_key(candidate.leaf, candidate.user, candidate.duration, memo.terms);
+                    let key = self.limit_key(
+                        candidate.leaf,
+                        candidate.user,
+                        candidate.duration,
+                        memo.terms,
+                    );
                     self.limited.refuse(key, &reason);
                 }
                 return Verdict::Limited;
@@ -192,9 +202,13 @@ impl Planner<'_> {
     /// Tries to start on scratch.
     fn start(&mut self, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
         for one in tries {
-            let Some((key, placement)) =
-                self.hold(candidate.seat(), &candidate.shape, one, &memo.eligible, candidate.duration)
-            else {
+            let Some((key, placement)) = self.hold(
+                candidate.seat(),
+                &candidate.shape,
+                one,
+                &memo.eligible,
+                candidate.duration,
+            ) else {
                 continue;
             };
             let gpus = match &one.pick.exact {
@@ -202,7 +216,12 @@ impl Planner<'_> {
                 None => gpus_by_model(&self.state.pool, &placement),
             };
             debug_assert_eq!(
-                self.state.policy.judge_start(candidate.leaf, candidate.user, &gpus, candidate.duration),
+                self.state.policy.judge_start(
+                    candidate.leaf,
+                    candidate.user,
+                    &gpus,
+                    candidate.duration
+                ),
                 Ok(())
             );
             self.state.policy.try_hold(candidate.leaf, candidate.user, &gpus);
@@ -215,8 +234,9 @@ impl Planner<'_> {
             let id = attempt_id(candidate.element.job, candidate.element.index, candidate.attempt);
             let window = &candidate.shape.window;
             let ahead = self.state.pool.bookings().iter();
-            let mut ahead = ahead
-                .filter(|one| !self.claimed.contains(&one.element) && !self.patience.keeps_for(one.element));
+            let mut ahead = ahead.filter(|one| {
+                !self.claimed.contains(&one.element) && !self.patience.keeps_for(one.element)
+            });
             let backfilled = ahead.any(|one| one.shape.window == *window);
             self.sow(candidate, key);
             self.decisions.push(Decision::Start { id, placement, backfilled });
@@ -262,18 +282,27 @@ impl Planner<'_> {
         duration: Option<Span>,
     ) -> bool {
         let now = self.now;
-        let fits = |pool: &mut Pool, one| gang::fits(pool, &ask(seat, shape, one, eligible, (now, duration)));
+        let fits = |pool: &mut Pool, one| {
+            gang::fits(pool, &ask(seat, shape, one, eligible, (now, duration)))
+        };
         if let Some(fits) = tries.first().and_then(|one| fits(&mut self.state.pool, one)) {
             return fits;
         }
         let checkpoint = self.state.pool.checkpoint();
-        let fits = tries.iter().any(|one| self.place(seat, shape, one, eligible, duration).is_some());
+        let fits =
+            tries.iter().any(|one| self.place(seat, shape, one, eligible, duration).is_some());
         self.state.pool.rollback(checkpoint);
         fits
     }
 
     /// Books a place later. True when there is one now after all, since others are moved.
-    fn reserve(&mut self, slot: Slot, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
+    fn reserve(
+        &mut self,
+        slot: Slot,
+        candidate: &Candidate,
+        memo: &Memo,
+        tries: &[Admitted<'_>],
+    ) -> bool {
         self.state.slate.heads.push(candidate.element);
         let lane = self.lane(candidate.leaf, candidate.class);
         let later = self.state.slate.later.entry(lane.clone()).or_default();
@@ -285,7 +314,11 @@ impl Planner<'_> {
             element: candidate.element,
             shape: &candidate.shape,
             tries,
-            reach: Reach { shape: &candidate.shape, eligible: &memo.eligible, avoid: &candidate.avoid },
+            reach: Reach {
+                shape: &candidate.shape,
+                eligible: &memo.eligible,
+                avoid: &candidate.avoid,
+            },
             home: &candidate.home,
             duration: candidate.duration,
         };
@@ -337,9 +370,10 @@ impl Planner<'_> {
         found
     }
 
-    /// True while its lane has fewer blocked entries with a reservation than backfill protects. What waits for a
-    /// drained node or behind endless work cannot be dated, and does not use up the protection of those behind it. With
-    /// very many queues only the first in order are protected: see [`LOOKS_AHEAD`].
+    /// True while its lane has fewer blocked entries with a reservation than backfill protects.
+    /// What waits for a drained node or behind endless work cannot be dated, and does not use up
+    /// the protection of those behind it. With very many queues only the first in order are
+    /// protected: see [`LOOKS_AHEAD`].
     pub(crate) fn may_reserve(&self, lane: &Lane) -> bool {
         let depth = match self.state.policy.tree().backfill {
             Backfill::None | Backfill::Easy => 1,

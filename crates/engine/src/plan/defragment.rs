@@ -1,11 +1,13 @@
-//! Moving what runs together for a gang that only scattered GPUs keep waiting: enough are free, but not on whole nodes, or not
-//! in one domain. Others are told to save their progress and are promised, by the same plan, other places, on which they
-//! go on at once; the gang is promised what they leave. Off unless the queue file says otherwise.
+//! Moving what runs together for a gang that only scattered GPUs keep waiting: enough are free, but
+//! not on whole nodes, or not in one domain. Others are told to save their progress and are
+//! promised, by the same plan, other places, on which they go on at once; the gang is promised what
+//! they leave. Off unless the queue file says otherwise.
 //!
-//! **Who moves**: jobs that save checkpoints, run and are not protected, of any queue; node by node, the one first of which the
-//! least has to go, and no more of them than must. **Nobody goes back to a queue**: a move counts only where everybody has a
-//! place again, so each plan starts one that waited and stops none, and there are no loops. **It must pay**: in GPU time,
-//! the moves cost less than the gang would wait otherwise, and no more than what is left of the budget.
+//! **Who moves**: jobs that save checkpoints, run and are not protected, of any queue; node by
+//! node, the one first of which the least has to go, and no more of them than must. **Nobody goes
+//! back to a queue**: a move counts only where everybody has a place again, so each plan starts one
+//! that waited and stops none, and there are no loops. **It must pay**: in GPU time, the moves cost
+//! less than the gang would wait otherwise, and no more than what is left of the budget.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -34,19 +36,23 @@ const MOST_STUCK: usize = 8;
 pub(super) struct Moves {
     /// What its own cost, in thousandths of GPUs times milliseconds.
     spent: u64,
-    /// For whom nobody could be moved in this round, or only at a cost that is too much for who starts at that instant otherwise.
+    /// For whom nobody could be moved in this round, or only at a cost that is too much for who
+    /// starts at that instant otherwise.
     pub(super) in_vain: FxHashMap<(LeafId, ClassId), Option<Time>>,
 }
 
 impl Moves {
     fn is_in_vain(&self, kind: (LeafId, ClassId), starts: Option<Time>) -> bool {
         let known = self.in_vain.get(&kind);
-        known.is_some_and(|known| known.is_none_or(|known| starts.is_some_and(|starts| starts <= known)))
+        known.is_some_and(|known| {
+            known.is_none_or(|known| starts.is_some_and(|starts| starts <= known))
+        })
     }
 }
 
 impl Planner<'_> {
-    /// Moves others together for a candidate that would start at an instant otherwise, or nobody knows when.
+    /// Moves others together for a candidate that would start at an instant otherwise, or nobody
+    /// knows when.
     pub(super) fn defragment(
         &mut self,
         slot: Slot,
@@ -81,8 +87,8 @@ impl Planner<'_> {
         false
     }
 
-    /// A way in which others are moved on the models of a try, and everybody runs again. Who would find no place stays, and
-    /// others are tried.
+    /// A way in which others are moved on the models of a try, and everybody runs again. Who would
+    /// find no place stays, and others are tried.
     fn moving(&mut self, candidate: &Candidate, memo: &Memo, pick: &Pick) -> Option<Way> {
         if !self.is_scattered(&candidate.shape, pick) {
             return None;
@@ -90,7 +96,8 @@ impl Planner<'_> {
         let mut stuck = Vec::new();
         while stuck.len() < MOST_STUCK {
             let order = self.movers(pick, &stuck);
-            let mut way = self.way((candidate, memo, pick), order, |room, order| room.gather(order))?;
+            let mut way =
+                self.way((candidate, memo, pick), order, |room, order| room.gather(order))?;
             match self.resettle(candidate, &mut way) {
                 None => return Some(way),
                 Some(element) => stuck.push(element),
@@ -101,7 +108,8 @@ impl Planner<'_> {
 
     /// Are there as many whole devices free as a gang needs, wherever they are?
     fn is_scattered(&mut self, shape: &Shape, pick: &Pick) -> bool {
-        let devices = shape.groups.iter().map(|group| u64::from(group.tasks) * u64::from(group.devices));
+        let devices =
+            shape.groups.iter().map(|group| u64::from(group.tasks) * u64::from(group.devices));
         let asked: u64 = devices.sum();
         let mut models: SmallVec<[_; 2]> = pick.models.iter().flatten().copied().collect();
         models.sort_unstable();
@@ -125,8 +133,10 @@ impl Planner<'_> {
                 let record = &state.jobs[&element.job].record;
                 let saves = record.spec.checkpoint.is_some() && runner.unsaved_since.is_some();
                 let is_free = !record.held && record.spec.kind == Kind::Task;
-                let is_there =
-                    runner.gpus.iter().any(|(model, _)| pick.models.iter().flatten().any(|one| one == model));
+                let is_there = runner
+                    .gpus
+                    .iter()
+                    .any(|(model, _)| pick.models.iter().flatten().any(|one| one == model));
                 let stays = self.evicted.contains(&runner.key) || stuck.contains(element);
                 if !saves || !is_free || !is_there || stays {
                     continue;
@@ -136,13 +146,17 @@ impl Planner<'_> {
                     continue;
                 }
                 let (cost, age) = (runner.cost_of_move(now), Reverse((runner.held_from, *element)));
-                order.push(Reverse(((EvictionCause::Moved, *priority, cost, age, Reverse(0)), *leaf)));
+                order.push(Reverse((
+                    (EvictionCause::Moved, *priority, cost, age, Reverse(0)),
+                    *leaf,
+                )));
             }
         }
         order.into()
     }
 
-    /// Finds everybody who moves another place beside the candidate, the largest first. Answers who finds none.
+    /// Finds everybody who moves another place beside the candidate, the largest first. Answers who
+    /// finds none.
     fn resettle(&mut self, candidate: &Candidate, way: &mut Way) -> Option<ElementId> {
         let checkpoint = self.state.pool.checkpoint();
         // 1. They go, and the candidate comes.
@@ -195,8 +209,8 @@ impl Planner<'_> {
         self.settled(&candidate).map(|(_, placement)| placement)
     }
 
-    /// Who would have to move for a candidate, what that costs in thousandths of GPUs times milliseconds, and what speaks against
-    /// it; `None` where nobody could, or nothing does.
+    /// Who would have to move for a candidate, what that costs in thousandths of GPUs times
+    /// milliseconds, and what speaks against it; `None` where nobody could, or nothing does.
     pub(crate) fn unmoved(
         &mut self,
         candidate: &Candidate,
@@ -212,7 +226,8 @@ impl Planner<'_> {
         Some((way.leavers.iter().map(|leaver| leaver.victim.id.element).collect(), cost(&way), why))
     }
 
-    /// Is it asked for, within the budget, and less than what the candidate's GPUs would have done until it starts otherwise?
+    /// Is it asked for, within the budget, and less than what the candidate's GPUs would have done
+    /// until it starts otherwise?
     fn objection(&self, candidate: &Candidate, way: &Way, starts: Option<Time>) -> Option<Unmoved> {
         let Some(terms) = self.state.policy.tree().defragment else { return Some(Unmoved::Off) };
         let cost = cost(way);

@@ -1,15 +1,19 @@
-//! Elastic gangs grow into what is idle, after everybody in the order has had his turn: what starts in the pass at once, what
-//! runs by going for itself and starting again with more tasks. Whoever waits comes first: a gang starts with its fewest
-//! tasks, reservations are kept, and what is beyond the fewest yields to whoever waits in his turn (`shrink.rs`).
+//! Elastic gangs grow into what is idle, after everybody in the order has had his turn: what starts
+//! in the pass at once, what runs by going for itself and starting again with more tasks. Whoever
+//! waits comes first: a gang starts with its fewest tasks, reservations are kept, and what is
+//! beyond the fewest yields to whoever waits in his turn (`shrink.rs`).
 //!
-//! A gang that runs grows only if it takes checkpoints, since it starts again; only once it has run for some time at its
-//! size, since that costs; and not in a queue with a budget, since every start promises a whole run anew.
+//! A gang that runs grows only if it takes checkpoints, since it starts again; only once it has run
+//! for some time at its size, since that costs; and not in a queue with a budget, since every start
+//! promises a whole run anew.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use muster_model::queue::PlacementPolicy;
-use muster_model::{Decision, Elastic, ElementId, Eviction, EvictionCause, JobId, Span, TaskPlacement, Time};
+use muster_model::{
+    Decision, Elastic, ElementId, Eviction, EvictionCause, JobId, Span, TaskPlacement, Time,
+};
 
 use super::ask::picks;
 use super::claims::Kept;
@@ -49,21 +53,25 @@ impl Planner<'_> {
         }
     }
 
-    /// Gives what is idle to those who can use it, first to what starts. True when something has: its queue counts more, and
-    /// with that the order is another; or it goes elsewhere, or sooner than others could know. So others look again.
+    /// Gives what is idle to those who can use it, first to what starts. True when something has:
+    /// its queue counts more, and with that the order is another; or it goes elsewhere, or sooner
+    /// than others could know. So others look again.
     pub(super) fn grow(&mut self) -> bool {
         let mut grew = false;
         for seed in std::mem::take(&mut self.seeds) {
             grew |= self.grow_start(&seed);
         }
         if grew {
-            // Somebody may come first now for whom it has to shrink again: as with a promise that is kept, the next pass looks.
+            // Somebody may come first now for whom it has to shrink again: as with a promise that
+            // is kept, the next pass looks.
             self.keeps = true;
             self.forget_failures();
             self.look_again();
         }
         let mut running: Vec<(JobId, u32)> = self.state.elastic.iter().copied().collect();
-        running.sort_by_key(|(id, ordinal)| Reverse(self.state.jobs[id].record.spec.order_of(*ordinal)));
+        running.sort_by_key(|(id, ordinal)| {
+            Reverse(self.state.jobs[id].record.spec.order_of(*ordinal))
+        });
         let decided = self.decisions.len();
         for (id, ordinal) in running {
             self.grow_runner(id, ordinal);
@@ -74,7 +82,8 @@ impl Planner<'_> {
     /// A start as large as can be. True when it can be larger.
     fn grow_start(&mut self, seed: &Seed) -> bool {
         let candidate = &seed.candidate;
-        let Planned::Came { leaf, user, gpus, milli, promise } = &self.state.slate.planned[seed.planned]
+        let Planned::Came { leaf, user, gpus, milli, promise } =
+            &self.state.slate.planned[seed.planned]
         else {
             return false;
         };
@@ -89,7 +98,8 @@ impl Planner<'_> {
             self.state.policy.try_promise(leaf, user, milli, promise);
             return false;
         };
-        let (gpus, milli) = (gpus_by_model(&self.state.pool, &larger.placement), larger.shape.milli());
+        let (gpus, milli) =
+            (gpus_by_model(&self.state.pool, &larger.placement), larger.shape.milli());
         self.state.policy.try_hold(leaf, user, &gpus);
         self.state.policy.try_promise(leaf, user, milli, promise);
         let fresh = self.fresh.runners.get_mut(&(leaf, candidate.priority));
@@ -97,7 +107,9 @@ impl Planner<'_> {
             (runner.key, runner.gpus) = (larger.key, gpus.clone());
         }
         self.state.slate.planned[seed.planned] = Planned::Came { leaf, user, gpus, milli, promise };
-        let Decision::Start { placement, .. } = &mut self.decisions[seed.decision] else { return false };
+        let Decision::Start { placement, .. } = &mut self.decisions[seed.decision] else {
+            return false;
+        };
         *placement = larger.placement;
         true
     }
@@ -156,7 +168,8 @@ impl Planner<'_> {
         let shape = match job.record.spec.elastic() {
             None => Arc::clone(&candidate.shape),
             Some(elastic) => {
-                let tasks = placement.iter().filter(|task| task.group == elastic.group).count() as u32;
+                let tasks =
+                    placement.iter().filter(|task| task.group == elastic.group).count() as u32;
                 Arc::new(candidate.shape.resized(elastic.group, tasks))
             }
         };
@@ -182,8 +195,9 @@ impl Planner<'_> {
         self.decisions.push(Decision::Claim { element, placement, evict });
     }
 
-    /// The largest size beyond `size` in which a gang has a place now; held on scratch. More tasks never fit where fewer do
-    /// not, up to how several groups get in each other's way: so the sizes are halved, not tried one by one.
+    /// The largest size beyond `size` in which a gang has a place now; held on scratch. More tasks
+    /// never fit where fewer do not, up to how several groups get in each other's way: so the sizes
+    /// are halved, not tried one by one.
     fn larger(&mut self, candidate: &Candidate, elastic: Elastic, size: u32) -> Option<Larger> {
         let steps = (elastic.max - size) / elastic.step;
         if let Some(larger) = self.sized(candidate, elastic, size + steps * elastic.step) {
@@ -205,18 +219,26 @@ impl Planner<'_> {
     /// Places a gang with so many tasks, on scratch.
     fn sized(&mut self, candidate: &Candidate, elastic: Elastic, tasks: u32) -> Option<Larger> {
         let shape = Arc::new(candidate.shape.resized(elastic.group, tasks));
-        let (key, placement) = self.settled(&Candidate { shape: Arc::clone(&shape), ..candidate.clone() })?;
+        let (key, placement) =
+            self.settled(&Candidate { shape: Arc::clone(&shape), ..candidate.clone() })?;
         Some(Larger { key, placement, shape })
     }
 
-    /// Places somebody in the size that its shape says, within its limits and quota; held on scratch.
-    pub(super) fn settled(&mut self, candidate: &Candidate) -> Option<(HoldKey, Arc<[TaskPlacement]>)> {
+    /// Places somebody in the size that its shape says, within its limits and quota; held on
+    /// scratch.
+    pub(super) fn settled(
+        &mut self,
+        candidate: &Candidate,
+    ) -> Option<(HoldKey, Arc<[TaskPlacement]>)> {
         let (eligible, shape) = (self.memo(candidate.class).eligible.clone(), &candidate.shape);
         let weighs = self.state.policy.tree().placement != PlacementPolicy::Pack;
         let picks = picks(&self.state.pool, shape, weighs);
         let promise = self.promise(candidate.duration);
-        let tries = terms::admitted(&self.state.policy, candidate.whose(), shape, promise, &picks).ok()?;
-        tries.iter().find_map(|one| self.hold(candidate.seat(), shape, one, &eligible, candidate.duration))
+        let tries =
+            terms::admitted(&self.state.policy, candidate.whose(), shape, promise, &picks).ok()?;
+        tries
+            .iter()
+            .find_map(|one| self.hold(candidate.seat(), shape, one, &eligible, candidate.duration))
     }
 }
 

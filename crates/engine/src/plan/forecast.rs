@@ -1,10 +1,11 @@
-//! When will enough have come back? Counts ahead in time, node by node, over the ends of what is held and
-//! over what is booked; nothing is given back on scratch for it, and indexes stay as they are. It answers for one group of
-//! whole devices, or without any, that has no topology, which is what most of those wait for that get a reservation; `reserve.rs`
-//! sweeps for all others, and must find the same.
+//! When will enough have come back? Counts ahead in time, node by node, over the ends of what is
+//! held and over what is booked; nothing is given back on scratch for it, and indexes stay as they
+//! are. It answers for one group of whole devices, or without any, that has no topology, which is
+//! what most of those wait for that get a reservation; `reserve.rs` sweeps for all others, and must
+//! find the same.
 //!
-//! What comes back when is the same for everybody who waits, so it is listed once, as far as somebody looks and as long as nothing
-//! else is held.
+//! What comes back when is the same for everybody who waits, so it is listed once, as far as
+//! somebody looks and as long as nothing else is held.
 
 use muster_model::{DeviceSet, NodeId, Span, Time};
 use rustc_hash::FxHashMap;
@@ -48,7 +49,8 @@ struct Count<'w> {
 #[derive(Clone, Debug)]
 struct Seen {
     free: DeviceSet,
-    /// Quantities held, and who gave some back last; kept where no devices are asked for and nothing is booked.
+    /// Quantities held, and who gave some back last; kept where no devices are asked for and
+    /// nothing is booked.
     used: Option<(Scalars, Option<HoldKey>)>,
     tasks: u32,
 }
@@ -57,7 +59,8 @@ impl Forecast {
     /// True for what can be told by counting.
     pub(super) fn tells(wish: &Wish<'_>) -> bool {
         let is_counted = |group: &GroupNeed| group.devices > 0 || !group.wants_gpu();
-        matches!(&wish.shape.groups[..], [group] if is_counted(group)) && wish.shape.topology.is_none()
+        matches!(&wish.shape.groups[..], [group] if is_counted(group))
+            && wish.shape.topology.is_none()
     }
 
     /// The earliest future start. On success its places are held on scratch.
@@ -72,7 +75,8 @@ impl Forecast {
         let found = loop {
             // 1. The next instant at which something comes back or a booking begins to matter.
             let held = self.after(pool, past).map(|one| one.at);
-            let Some(from) = [held, begins.next(pool), ends.next(pool)].into_iter().flatten().min() else {
+            let Some(from) = [held, begins.next(pool), ends.next(pool)].into_iter().flatten().min()
+            else {
                 break None;
             };
             // 2. What nodes take from then on.
@@ -101,7 +105,8 @@ impl Forecast {
         found
     }
 
-    /// For a new pass: since the last, ends that were foreseen may have become fixed, and come in another order.
+    /// For a new pass: since the last, ends that were foreseen may have become fixed, and come in
+    /// another order.
     pub(super) fn wipe(&mut self) {
         self.of = None;
     }
@@ -146,28 +151,38 @@ impl Forecast {
 /// When bookings come to stand in the way, or when they end, one after the other.
 struct Edges {
     is_end: bool,
-    /// What a booking begins with this much later stands in the way: one instant more, and it would last into the booking.
+    /// What a booking begins with this much later stands in the way: one instant more, and it would
+    /// last into the booking.
     ahead: Span,
     /// The next in order.
     at: usize,
 }
 
 impl Edges {
-    /// When they come to stand in the way of what lasts as long as is wished. What is endless they always do.
+    /// When they come to stand in the way of what lasts as long as is wished. What is endless they
+    /// always do.
     fn begins(pool: &Pool, now: Time, wish: &Wish<'_>) -> Self {
         let all = pool.booked_from();
-        let at = wish.duration.map_or(all.len(), |length| all.partition_point(|(at, _)| *at < now + length));
+        let at = wish
+            .duration
+            .map_or(all.len(), |length| all.partition_point(|(at, _)| *at < now + length));
         Self { is_end: false, ahead: wish.duration.unwrap_or(Span(0)), at }
     }
 
     fn ends(pool: &Pool, now: Time) -> Self {
-        Self { is_end: true, ahead: Span(0), at: pool.booked_until().partition_point(|(at, _)| *at <= now) }
+        Self {
+            is_end: true,
+            ahead: Span(0),
+            at: pool.booked_until().partition_point(|(at, _)| *at <= now),
+        }
     }
 
     /// When it is the next one's turn.
     fn next(&self, pool: &Pool) -> Option<Time> {
         match self.is_end {
-            true => pool.booked_until().get(self.at).map(|(at, _)| *at).filter(|at| *at < Time::NEVER),
+            true => {
+                pool.booked_until().get(self.at).map(|(at, _)| *at).filter(|at| *at < Time::NEVER)
+            }
             false => pool.booked_from().get(self.at).map(|(at, _)| Time(at.0 - self.ahead.0 + 1)),
         }
     }
@@ -176,7 +191,8 @@ impl Edges {
     fn pass(&mut self, pool: &Pool, from: Time, count: &mut Count<'_>) -> usize {
         let mut looks = 0;
         while self.next(pool) == Some(from) {
-            let (_, booking) = if self.is_end { pool.booked_until() } else { pool.booked_from() }[self.at];
+            let (_, booking) =
+                if self.is_end { pool.booked_until() } else { pool.booked_from() }[self.at];
             let placement = &pool.bookings()[booking as usize].placement;
             for tasks in placement.chunk_by(|one, next| one.node == next.node) {
                 count.look_again(pool, tasks[0].node, from);
@@ -190,7 +206,12 @@ impl Edges {
 
 impl<'w> Count<'w> {
     /// `seen` is of somebody else, and kept for its memory.
-    fn new(pool: &mut Pool, now: Time, wish: &'w Wish<'w>, mut seen: FxHashMap<NodeId, Seen>) -> Self {
+    fn new(
+        pool: &mut Pool,
+        now: Time,
+        wish: &'w Wish<'w>,
+        mut seen: FxHashMap<NodeId, Seen>,
+    ) -> Self {
         seen.clear();
         let mut count = Self { wish, now, seen, sum: 0 };
         if count.group().devices == 0 {

@@ -1,9 +1,10 @@
-//! What a pass itself starts, before somebody finds that it may be made to go for him: it borrows what his queue owns; or a
-//! round later the order is another, and he comes first now. Started all the same, the next pass would take it back. So
-//! the pass is thrown away, and planned again with its turn to start after his.
+//! What a pass itself starts, before somebody finds that it may be made to go for him: it borrows
+//! what his queue owns; or a round later the order is another, and he comes first now. Started all
+//! the same, the next pass would take it back. So the pass is thrown away, and planned again with
+//! its turn to start after his.
 //!
-//! Whoever comes in a later turn is looked at in every turn before, too, and what it cannot start it reserves: otherwise
-//! others would start in what is kept for it.
+//! Whoever comes in a later turn is looked at in every turn before, too, and what it cannot start
+//! it reserves: otherwise others would start in what is kept for it.
 
 use muster_model::{ElementId, EvictionCause, Preemption, Tier};
 use muster_policy::{LeafId, ModelId};
@@ -22,15 +23,17 @@ use crate::state::runners::{Runner, Runners};
 /// Who starts when.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turns {
-    /// In which turn the entries of a leaf start, up to an order within it; the first where nothing is said.
+    /// In which turn the entries of a leaf start, up to an order within it; the first where nothing
+    /// is said.
     later: FxHashMap<(LeafId, i32), u32>,
-    /// Who does not start in this pass: with his start the order is another, in which somebody comes first who can start only
-    /// where he is. Without it planning again mostly comes to the same.
+    /// Who does not start in this pass: with his start the order is another, in which somebody
+    /// comes first who can start only where he is. Without it planning again mostly comes to the
+    /// same.
     never: FxHashSet<ElementId>,
 }
 
-/// Passes at most, of which all but one are thrown away. One more is enough nearly always: each puts off everybody who could
-/// be made to go for the claimant.
+/// Passes at most, of which all but one are thrown away. One more is enough nearly always: each
+/// puts off everybody who could be made to go for the claimant.
 pub(super) const MOST_TRIES: u32 = 8;
 
 /// See the module's description.
@@ -60,7 +63,8 @@ impl Fresh {
         self.beyond.clear();
     }
 
-    /// False when planning again may start something: it was kept from starting for the sake of the order.
+    /// False when planning again may start something: it was kept from starting for the sake of the
+    /// order.
     pub(super) fn is_settled(&self) -> bool {
         self.is_watched && self.turns.never.is_empty()
     }
@@ -82,7 +86,12 @@ impl Fresh {
     }
 
     /// The runner of an element that starts in this pass.
-    pub(super) fn runner(&self, leaf: LeafId, priority: i32, element: ElementId) -> Option<&Runner> {
+    pub(super) fn runner(
+        &self,
+        leaf: LeafId,
+        priority: i32,
+        element: ElementId,
+    ) -> Option<&Runner> {
         self.runners.get(&(leaf, priority))?.get(&element)
     }
 }
@@ -128,8 +137,8 @@ impl Planner<'_> {
         runners.insert(candidate.element, runner);
     }
 
-    /// Room for somebody is what this pass has started: it is planned again, with the turn of all that could be made to go
-    /// for him after his; or, where that has not helped, without `those`.
+    /// Room for somebody is what this pass has started: it is planned again, with the turn of all
+    /// that could be made to go for him after his; or, where that has not helped, without `those`.
     pub(super) fn put_off(&mut self, candidate: &Candidate, pick: &Pick, those: &[ElementId]) {
         let mut turns = self.fresh.turns.clone();
         if self.fresh.turn > 0 {
@@ -143,7 +152,8 @@ impl Planner<'_> {
                 Ok(EvictionCause::Reclaimed) => i32::MAX,
                 Ok(EvictionCause::Outranked) => candidate.priority - 1,
                 Ok(EvictionCause::Yielded) => Tier::LAST_ORDER,
-                Ok(EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved) | Err(_) => continue,
+                Ok(EvictionCause::Shrunk | EvictionCause::Grown | EvictionCause::Moved)
+                | Err(_) => continue,
             };
             turns.later.insert((*leaf, most), 1);
         }
@@ -151,7 +161,12 @@ impl Planner<'_> {
     }
 
     /// Would it start now, if it were its turn?
-    pub(super) fn would_start(&mut self, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
+    pub(super) fn would_start(
+        &mut self,
+        candidate: &Candidate,
+        memo: &Memo,
+        tries: &[Admitted<'_>],
+    ) -> bool {
         let (seat, shape, duration) = (candidate.seat(), &candidate.shape, candidate.duration);
         self.has_place(seat, shape, tries, &memo.eligible, duration)
     }

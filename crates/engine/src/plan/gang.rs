@@ -1,8 +1,9 @@
 //! Places a whole gang on scratch, or nothing. Groups go one after the other, the hardest first.
 //!
-//! A single group is placed whenever it can be placed on the models of the try (whole devices, shares or none): every
-//! node is offered and takes as many tasks as it can. Across groups it is greedy, tried in two orders (the hardest first,
-//! and the other way round); a gang of several groups that is missed so is searched for (`search.rs`).
+//! A single group is placed whenever it can be placed on the models of the try (whole devices,
+//! shares or none): every node is offered and takes as many tasks as it can. Across groups it is
+//! greedy, tried in two orders (the hardest first, and the other way round); a gang of several
+//! groups that is missed so is searched for (`search.rs`).
 
 use std::sync::Arc;
 
@@ -45,7 +46,8 @@ pub(crate) enum Placing {
     GaveUp,
 }
 
-/// Places a gang. On success the pool holds it under the key and the placement is by rank; otherwise nothing changed.
+/// Places a gang. On success the pool holds it under the key and the placement is by rank;
+/// otherwise nothing changed.
 pub(crate) fn place(
     pool: &mut Pool,
     ask: Ask<'_>,
@@ -77,8 +79,8 @@ pub(crate) fn try_place(
     placing
 }
 
-/// Is there a place for a gang in the scope of the request, now? Told of one group without GPUs and topology, which need not be
-/// placed for it.
+/// Is there a place for a gang in the scope of the request, now? Told of one group without GPUs and
+/// topology, which need not be placed for it.
 pub(super) fn fits(pool: &mut Pool, ask: &Ask<'_>) -> Option<bool> {
     let ([need], None) = (&ask.shape.groups[..], &ask.shape.topology) else { return None };
     if need.wants_gpu() {
@@ -103,7 +105,9 @@ pub(super) fn place_anywhere(
         return Placing::Impossible;
     }
     let mut all = |gang: &mut Gang<'_>, group: u16| gang.place_group(group);
-    if let Some((key, placement)) = place_in_order(pool, ask, element, end, shape, order.iter(), &mut all) {
+    if let Some((key, placement)) =
+        place_in_order(pool, ask, element, end, shape, order.iter(), &mut all)
+    {
         return Placing::Placed(key, placement);
     }
     if order.len() < 2 {
@@ -133,8 +137,13 @@ pub(super) fn place_anywhere(
     }
 }
 
-/// True when the indexes alone tell that a gang of one group can be nowhere now, whatever is reserved.
-pub(super) fn is_full<'p>(pool: &mut Pool, shape: &Shape, mut picks: impl Iterator<Item = &'p Pick>) -> bool {
+/// True when the indexes alone tell that a gang of one group can be nowhere now, whatever is
+/// reserved.
+pub(super) fn is_full<'p>(
+    pool: &mut Pool,
+    shape: &Shape,
+    mut picks: impl Iterator<Item = &'p Pick>,
+) -> bool {
     // Who looks from inside of a window sees other nodes.
     let ([need], None, false) = (&shape.groups[..], &shape.topology, pool.has_windows()) else {
         return false;
@@ -225,8 +234,9 @@ impl Gang<'_> {
 
     /// How many more tasks of a group the cap on a model allows.
     pub(crate) fn cap_room(&self, model: ModelId, need: &GroupNeed) -> u32 {
-        let of =
-            |list: &[(ModelId, u64)]| list.iter().find(|(known, _)| *known == model).map(|(_, milli)| *milli);
+        let of = |list: &[(ModelId, u64)]| {
+            list.iter().find(|(known, _)| *known == model).map(|(_, milli)| *milli)
+        };
         let Some(cap) = of(self.ask.caps) else { return u32::MAX };
         let left = cap.saturating_sub(of(&self.spent).unwrap_or(0));
         u32::try_from(left / need.milli()).unwrap_or(u32::MAX)
@@ -234,7 +244,11 @@ impl Gang<'_> {
 
     /// A place to come back to.
     pub(crate) fn mark(&self) -> Mark {
-        Mark { checkpoint: self.pool.checkpoint(), tasks: self.tasks.len(), spent: self.spent.clone() }
+        Mark {
+            checkpoint: self.pool.checkpoint(),
+            tasks: self.tasks.len(),
+            spent: self.spent.clone(),
+        }
     }
 
     /// Undoes all grants since the mark.
@@ -269,11 +283,14 @@ impl Gang<'_> {
     pub(crate) fn freed_nodes(&self) -> Vec<NodeId> {
         let Some(freed) = self.ask.freed else { return Vec::new() };
         let mut seen: SmallVec<[bool; 64]> = SmallVec::from_elem(false, self.pool.nodes().len());
-        freed.latest_first().filter(|node| !std::mem::replace(&mut seen[node.0 as usize], true)).collect()
+        freed
+            .latest_first()
+            .filter(|node| !std::mem::replace(&mut seen[node.0 as usize], true))
+            .collect()
     }
 
-    /// Ranks run over the groups in order, within a group over nodes by name, on a node over devices. Where the topology
-    /// matters, nodes of one domain follow each other.
+    /// Ranks run over the groups in order, within a group over nodes by name, on a node over
+    /// devices. Where the topology matters, nodes of one domain follow each other.
     fn by_rank(&mut self) -> Arc<[TaskPlacement]> {
         let mut tasks = std::mem::take(&mut self.tasks);
         let pool = &*self.pool;
@@ -284,7 +301,8 @@ impl Gang<'_> {
             None => tasks.sort_by_key(key),
             Some(_) => tasks.sort_by(|one, other| {
                 let domains = |task: &TaskPlacement| &pool.node(task.node).spec.domains;
-                let by_domain = one.group.cmp(&other.group).then_with(|| domains(one).cmp(domains(other)));
+                let by_domain =
+                    one.group.cmp(&other.group).then_with(|| domains(one).cmp(domains(other)));
                 by_domain.then_with(|| key(one).cmp(&key(other)))
             }),
         }

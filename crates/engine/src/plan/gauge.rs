@@ -1,5 +1,5 @@
-//! How much could be placed at most, kept up to date as nodes change on scratch: what this refuses is not tried. It places
-//! nothing.
+//! How much could be placed at most, kept up to date as nodes change on scratch: what this refuses
+//! is not tried. It places nothing.
 
 use muster_model::NodeId;
 use smallvec::SmallVec;
@@ -25,8 +25,8 @@ impl Reach<'_> {
     }
 }
 
-/// An upper bound on what could be placed, by group, kept up to date as nodes change: attempts that cannot succeed are
-/// not made.
+/// An upper bound on what could be placed, by group, kept up to date as nodes change: attempts that
+/// cannot succeed are not made.
 #[derive(Clone, Debug)]
 pub(super) struct Gauge<'a> {
     shape: &'a Shape,
@@ -36,13 +36,14 @@ pub(super) struct Gauge<'a> {
 impl<'a> Gauge<'a> {
     pub(super) fn new(pool: &mut Pool, reach: Reach<'a>) -> Self {
         let sum = |group: &GroupNeed| {
-            // What the sizes of the buckets say costs nothing. Only where they say "enough" must something else be
-            // short (CPUs, labels, bookings), and every node is looked at.
+            // What the sizes of the buckets say costs nothing. Only where they say "enough" must
+            // something else be short (CPUs, labels, bookings), and every node is looked at.
             let cheap = bound_of_buckets(pool, group);
             if cheap < u64::from(group.tasks) {
                 return cheap;
             }
-            let ids = (0..pool.nodes().len() as u32).map(NodeId).filter(|id| reach.admits(pool, *id));
+            let ids =
+                (0..pool.nodes().len() as u32).map(NodeId).filter(|id| reach.admits(pool, *id));
             ids.map(|id| u64::from(bound(pool.node(id), group))).sum()
         };
         Self { shape: reach.shape, sums: reach.shape.groups.iter().map(sum).collect() }
@@ -72,8 +73,8 @@ impl<'a> Gauge<'a> {
     }
 }
 
-/// At most how many tasks of a group all nodes host, from the sizes of the buckets; no less than the sum over nodes of
-/// [`bound`]. Nothing is known of groups without whole devices.
+/// At most how many tasks of a group all nodes host, from the sizes of the buckets; no less than
+/// the sum over nodes of [`bound`]. Nothing is known of groups without whole devices.
 fn bound_of_buckets(pool: &mut Pool, group: &GroupNeed) -> u64 {
     if group.devices == 0 {
         return u64::MAX;
@@ -92,7 +93,9 @@ fn bound(node: &Node, group: &GroupNeed) -> u32 {
         (0, 0) => u64::MAX,
         (0, share) => {
             let devices = accepted.flat_map(|(_, devices)| devices.and(node.usable).iter());
-            devices.map(|device| u64::from(1000u16.saturating_sub(node.held_of(device)) / share)).sum()
+            devices
+                .map(|device| u64::from(1000u16.saturating_sub(node.held_of(device)) / share))
+                .sum()
         }
         (per_task, _) => {
             accepted.map(|(_, devices)| u64::from(devices.and(node.free()).len() / per_task)).sum()

@@ -1,5 +1,6 @@
-//! Who has no hope in this pass: what `lore.rs` knows is learnt here, by trying, and asked for, so that nothing is tried again.
-//! It must not be taken for a verdict on what somebody may do: limits are asked elsewhere.
+//! Who has no hope in this pass: what `lore.rs` knows is learnt here, by trying, and asked for, so
+//! that nothing is tried again. It must not be taken for a verdict on what somebody may do: limits
+//! are asked elsewhere.
 
 use std::sync::Arc;
 
@@ -18,8 +19,8 @@ use crate::state::State;
 use crate::state::entries::ENDLESS;
 use crate::state::shape::ClassId;
 
-/// Blocked entries of a leaf after which it is worth a look whether any of the others has hope: as many as a look
-/// costs in classes, roughly.
+/// Blocked entries of a leaf after which it is worth a look whether any of the others has hope: as
+/// many as a look costs in classes, roughly.
 const LOOK_AFTER: u32 = 16;
 
 /// The shortest stretch of time: too short for any reservation to begin within it.
@@ -49,8 +50,14 @@ impl Planner<'_> {
         }
     }
 
-    /// True when the indexes alone tell that a candidate fits nowhere, which most tries end with. It is remembered.
-    pub(super) fn is_full(&mut self, candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
+    /// True when the indexes alone tell that a candidate fits nowhere, which most tries end with.
+    /// It is remembered.
+    pub(super) fn is_full(
+        &mut self,
+        candidate: &Candidate,
+        memo: &Memo,
+        tries: &[Admitted<'_>],
+    ) -> bool {
         let picks = tries.iter().map(|one| one.pick);
         let is_full = gang::is_full(&mut self.state.pool, &candidate.shape, picks);
         if is_full && is_of_class(candidate, memo, tries) {
@@ -59,8 +66,8 @@ impl Planner<'_> {
         is_full
     }
 
-    /// The same of a class as such, as far as it is known. Not where there are budgets: those are to be asked who is refused, and
-    /// until when.
+    /// The same of a class as such, as far as it is known. Not where there are budgets: those are
+    /// to be asked who is refused, and until when.
     pub(super) fn is_class_full(&mut self, class: ClassId) -> bool {
         let State { lore, pool, classes, policy, .. } = &mut *self.state;
         if policy.has_budgets() {
@@ -95,7 +102,13 @@ impl Planner<'_> {
     }
 
     /// What does not fit: would it for a moment, before any reservation begins?
-    fn is_kept_back(&mut self, seat: Seat<'_>, class: ClassId, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
+    fn is_kept_back(
+        &mut self,
+        seat: Seat<'_>,
+        class: ClassId,
+        memo: &Memo,
+        tries: &[Admitted<'_>],
+    ) -> bool {
         let pool = &self.state.pool;
         if pool.bookings().is_empty() && !pool.has_drains_ahead() && !pool.has_windows() {
             return false;
@@ -116,10 +129,15 @@ impl Planner<'_> {
         self.state.lore.forget_failures();
     }
 
-    /// True when nothing of a leaf can start or reserve any more in this round. Asked for every blocked entry, it looks
-    /// only each time that their number has doubled.
+    /// True when nothing of a leaf can start or reserve any more in this round. Asked for every
+    /// blocked entry, it looks only each time that their number has doubled.
     #[inline]
-    pub(super) fn is_leaf_hopeless(&mut self, blocked: &mut Vec<u32>, leaf: LeafId, priority: i32) -> bool {
+    pub(super) fn is_leaf_hopeless(
+        &mut self,
+        blocked: &mut Vec<u32>,
+        leaf: LeafId,
+        priority: i32,
+    ) -> bool {
         let at = leaf.0 as usize;
         if blocked.len() <= at {
             blocked.resize(at + 1, 0);
@@ -150,8 +168,9 @@ impl Planner<'_> {
         classes.iter().filter(is_hopeful).count() == 0
     }
 
-    /// True when nothing that a user has in a leaf can start or reserve any more in this round, as far as that is known. Asked
-    /// with how many entries of the user were passed over one after the other, it looks only each time that has doubled.
+    /// True when nothing that a user has in a leaf can start or reserve any more in this round, as
+    /// far as that is known. Asked with how many entries of the user were passed over one after the
+    /// other, it looks only each time that has doubled.
     #[inline]
     pub(super) fn is_user_hopeless(
         &mut self,
@@ -159,17 +178,21 @@ impl Planner<'_> {
         priority: i32,
         passed_over: u32,
     ) -> bool {
-        passed_over >= LOOK_AFTER && passed_over.is_power_of_two() && self.has_user_no_hope(whose, priority)
+        passed_over >= LOOK_AFTER
+            && passed_over.is_power_of_two()
+            && self.has_user_no_hope(whose, priority)
     }
 
     fn has_user_no_hope(&mut self, (leaf, user): (LeafId, UserId), priority: i32) -> bool {
         if self.asked_about == Some(leaf) {
             return false;
         }
-        // Others may come to owe a leaf something while a round goes on, when its own are made to go; all other rights are there
-        // from its beginning.
+        // Others may come to owe a leaf something while a round goes on, when its own are made to
+        // go; all other rights are there from its beginning.
         let policy = &self.state.policy;
-        if policy.tree().preemption.reclaim && policy.has_quota(leaf) || self.has_rights(leaf, priority) {
+        if policy.tree().preemption.reclaim && policy.has_quota(leaf)
+            || self.has_rights(leaf, priority)
+        {
             return false;
         }
         self.state.entries.shortest_of_user(leaf, user).all(|(class, duration)| {
@@ -183,7 +206,8 @@ impl Planner<'_> {
     }
 }
 
-/// True when what holds of a candidate holds of all of its class: neither limits nor nodes that it avoids have a part in it.
+/// True when what holds of a candidate holds of all of its class: neither limits nor nodes that it
+/// avoids have a part in it.
 fn is_of_class(candidate: &Candidate, memo: &Memo, tries: &[Admitted<'_>]) -> bool {
     let is_free = tries.len() == memo.picks.len() && tries.iter().all(|one| one.caps.is_empty());
     candidate.avoid.is_empty() && is_free

@@ -14,8 +14,8 @@ use crate::state::scalars::Scalars;
 use crate::state::shape::{GroupNeed, Shape};
 use crate::state::topology::Scope;
 
-/// Steps of search for a gang of several groups at its submission: some ten milliseconds, once per class and change of
-/// the cluster.
+/// Steps of search for a gang of several groups at its submission: some ten milliseconds, once per
+/// class and change of the cluster.
 const EFFORT: u32 = 16 * super::search::EFFORT;
 
 /// Whether there is a way.
@@ -27,14 +27,14 @@ enum Fit {
     Unknown,
 }
 
-/// On all nodes that are known, lost and drained ones included, as if nobody used anything. False only when it is
-/// certain that there is no way.
+/// On all nodes that are known, lost and drained ones included, as if nobody used anything. False
+/// only when it is certain that there is no way.
 pub(crate) fn fits_idle(pool: &Pool, shape: &Shape) -> bool {
     fit(pool, shape, &[], Site::Known) != Fit::No
 }
 
-/// On what takes work now and goes on to do so, but for nodes to avoid, with at most so much of some models. True only
-/// when there is a way.
+/// On what takes work now and goes on to do so, but for nodes to avoid, with at most so much of
+/// some models. True only when there is a way.
 pub(crate) fn fits_working(pool: &Pool, shape: &Shape, avoid: &[NodeId], caps: &Caps) -> bool {
     fit(pool, shape, avoid, Site::Working(caps)) == Fit::Yes
 }
@@ -77,8 +77,9 @@ fn fit(pool: &Pool, shape: &Shape, avoid: &[NodeId], site: Site<'_>) -> Fit {
         };
         return if fits { Fit::Yes } else { Fit::No };
     }
-    // Several groups compete, and so do models with a cap: only placing them tells. The last try, each task on whichever model it accepts, covers
-    // all others; the others only find a way sooner.
+    // Several groups compete, and so do models with a cap: only placing them tells. The last try,
+    // each task on whichever model it accepts, covers all others; the others only find a way
+    // sooner.
     let mut idle = pool.clone();
     idle.make_idle(matches!(site, Site::Working(_)));
     let pool = &mut idle;
@@ -110,11 +111,14 @@ fn fit(pool: &Pool, shape: &Shape, avoid: &[NodeId], site: Site<'_>) -> Fit {
     found
 }
 
-/// How many tasks of a group a node could host, were nothing held (whole blocks where it has blocks).
+/// How many tasks of a group a node could host, were nothing held (whole blocks where it has
+/// blocks).
 fn tasks_on_idle(node: &Node, group: &GroupNeed, site: Site<'_>) -> u64 {
     let (devices, quantities) = match (site, node.walls.ever()) {
         (Site::Known, _) => (DeviceSet(u128::MAX).minus(node.walls.outside), &node.capacity),
-        (Site::Working(_), Some(closed)) if node.hosts() => (node.usable.minus(closed), &node.limit),
+        (Site::Working(_), Some(closed)) if node.hosts() => {
+            (node.usable.minus(closed), &node.limit)
+        }
         (Site::Working(_), _) => return 0,
     };
     let on_model = |devices: u64| match (group.devices, group.share) {

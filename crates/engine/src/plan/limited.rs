@@ -1,21 +1,26 @@
-//! What limits and quota refused in this pass, so that thousands of entries behind one limit are not judged one by one.
+//! What limits and quota refused in this pass, so that thousands of entries behind one limit are
+//! not judged one by one.
 //!
-//! **What is refused once stays refused until the pass ends, or somebody is told to go** (then all is forgotten). Apart
-//! from that a pass only adds holds: a start counts itself in
-//! ([`Policy::try_hold`](muster_policy::Policy::try_hold)), and all of them are undone together at its end. Limits,
-//! nominal quota, borrow and lend limits are fixed meanwhile. With holds growing,
+//! **What is refused once stays refused until the pass ends, or somebody is told to go** (then all
+//! is forgotten). Apart from that a pass only adds holds: a start counts itself in
+//! ([`Policy::try_hold`](muster_policy::Policy::try_hold)), and all of them are undone together at
+//! its end. Limits, nominal quota, borrow and lend limits are fixed meanwhile. With holds growing,
 //!
-//! * what runs in a queue only grows, and so does what a user holds: a limit that was reached stays reached;
-//! * what is charged to a budget only grows, since a pass plans at one instant, in one window; and a longer promise is
-//!   refused where a shorter one is; so it is with borrowed time, whose ceiling for what is too long is the nominal quota;
+//! * what runs in a queue only grows, and so does what a user holds: a limit that was reached stays
+//!   reached;
+//! * what is charged to a budget only grows, since a pass plans at one instant, in one window; and
+//!   a longer promise is refused where a shorter one is; so it is with borrowed time, whose ceiling
+//!   for what is too long is the nominal quota;
 //! * `taken` of every queue only grows, since the claim of each child, `max(taken, kept)`, does;
-//! * a start that adds `x` to a queue adds `max(taken + x, kept) - max(taken, kept)` to the claim that its parent sees,
-//!   and this does not fall as `taken` grows: what a queue keeps for itself and does not use yet is used up first. So at
-//!   every level the same start adds no less than before to no less than before, and a ceiling that it broke it breaks.
+//! * a start that adds `x` to a queue adds `max(taken + x, kept) - max(taken, kept)` to the claim
+//!   that its parent sees, and this does not fall as `taken` grows: what a queue keeps for itself
+//!   and does not use yet is used up first. So at every level the same start adds no less than
+//!   before to no less than before, and a ceiling that it broke it breaks.
 //!
-//! The judgement depends on the leaf, the user and [`Terms`], and below a budget or a limit on borrowed time on how long the
-//! element may run, so these are the key; all rounds of a pass share what was learnt. The property is tested in `policy`;
-//! debug builds judge again whatever is answered from memory. It must not remember across passes: then holds shrink, too.
+//! The judgement depends on the leaf, the user and [`Terms`], and below a budget or a limit on
+//! borrowed time on how long the element may run, so these are the key; all rounds of a pass share
+//! what was learnt. The property is tested in `policy`; debug builds judge again whatever is
+//! answered from memory. It must not remember across passes: then holds shrink, too.
 
 use std::sync::Arc;
 
@@ -52,7 +57,8 @@ pub(super) struct Limited {
     pub(super) forgets: bool,
 }
 
-/// Refused entries of a user after which it is worth a look whether limits refuse everything that the user has there.
+/// Refused entries of a user after which it is worth a look whether limits refuse everything that
+/// the user has there.
 const LOOK_AFTER: u32 = 16;
 
 impl Limited {
@@ -96,7 +102,13 @@ impl Limited {
 
 impl Planner<'_> {
     /// What a refusal of this is remembered by.
-    pub(super) fn limit_key(&self, leaf: LeafId, user: UserId, duration: Option<Span>, terms: Terms) -> Key {
+    pub(super) fn limit_key(
+        &self,
+        leaf: LeafId,
+        user: UserId,
+        duration: Option<Span>,
+        terms: Terms,
+    ) -> Key {
         let policy = &self.state.policy;
         let matters = policy.is_budgeted(leaf) || policy.is_timed(leaf);
         let duration = duration.filter(|_| matters).unwrap_or(ENDLESS);
@@ -104,13 +116,20 @@ impl Planner<'_> {
     }
 
     /// True when a class of a user is known to be refused in a leaf, for so long.
-    pub(super) fn is_limited(&self, leaf: LeafId, user: UserId, class: ClassId, duration: Span) -> bool {
+    pub(super) fn is_limited(
+        &self,
+        leaf: LeafId,
+        user: UserId,
+        class: ClassId,
+        duration: Span,
+    ) -> bool {
         if self.limited.refused.is_empty() {
             return false;
         }
         let Some(memo) = self.state.lore.known(class) else { return false };
         let duration = (duration < ENDLESS).then_some(duration);
-        let is_limited = self.limited.refused.contains(&self.limit_key(leaf, user, duration, memo.terms));
+        let is_limited =
+            self.limited.refused.contains(&self.limit_key(leaf, user, duration, memo.terms));
         debug_assert!(
             !is_limited || self.judge(leaf, user, class, duration, &memo.picks).is_err(),
             "what was refused once in a pass stays refused"
@@ -118,8 +137,8 @@ impl Planner<'_> {
         is_limited
     }
 
-    /// True when limits refuse everything that a user has in a leaf. Asked for every refused entry, it looks only each
-    /// time that their number has doubled.
+    /// True when limits refuse everything that a user has in a leaf. Asked for every refused entry,
+    /// it looks only each time that their number has doubled.
     pub(super) fn is_user_limited(&mut self, leaf: LeafId, user: UserId, priority: i32) -> bool {
         #[cfg(test)]
         if self.limited.forgets {
@@ -135,9 +154,11 @@ impl Planner<'_> {
             return false;
         }
         // In no meaningful order; a judgement changes nothing but what is remembered.
-        let classes: Vec<(ClassId, Span)> = self.state.entries.shortest_of_user(leaf, user).collect();
+        let classes: Vec<(ClassId, Span)> =
+            self.state.entries.shortest_of_user(leaf, user).collect();
         classes.into_iter().all(|(class, _)| {
-            // What is refused for the shortest is refused for all; the shortest of the leaf is no longer than the user's.
+            // What is refused for the shortest is refused for all; the shortest of the leaf is no
+            // longer than the user's.
             let shortest = self.state.entries.shortest(leaf, class);
             if self.is_limited(leaf, user, class, shortest) {
                 return true;

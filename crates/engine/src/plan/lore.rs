@@ -1,15 +1,20 @@
-//! What passes know, so that they need not find it out again: what may be tried for a class, whether it failed, and which dates
-//! were found for those who wait. It must not decide anything: a pass without it comes to the same plan.
+//! What passes know, so that they need not find it out again: what may be tried for a class,
+//! whether it failed, and which dates were found for those who wait. It must not decide anything: a
+//! pass without it comes to the same plan.
 //!
-//! **Within a round nothing is given back**, so what did not fit once does not fit later, nor for longer.
+//! **Within a round nothing is given back**, so what did not fit once does not fit later, nor for
+//! longer.
 //!
-//! **From one pass to the next** this holds as well where the first decided nothing, or only starts that were committed, and nothing
-//! was given back since: then all that is held, and until when, is as the first left it, and time has only gone on. What did not fit
-//! even without reservations does not fit. As long as all ends and promised dates still lie ahead, who waited first is promised the
-//! same date at the same place; and who was kept back by such promises would last into them now even sooner. It holds for gangs of
-//! one group without a topology alone: others are searched for, and a search may give up. With windows, drains ahead or claims,
-//! whose part in it time changes, a pass begins anew; and with budgets, since it is to be asked who is refused by one, and until
-//! when. Where a round has started somebody after it gave a date, as it may after one that was not found, no date is kept.
+//! **From one pass to the next** this holds as well where the first decided nothing, or only starts
+//! that were committed, and nothing was given back since: then all that is held, and until when, is
+//! as the first left it, and time has only gone on. What did not fit even without reservations does
+//! not fit. As long as all ends and promised dates still lie ahead, who waited first is promised
+//! the same date at the same place; and who was kept back by such promises would last into them now
+//! even sooner. It holds for gangs of one group without a topology alone: others are searched for,
+//! and a search may give up. With windows, drains ahead or claims, whose part in it time changes, a
+//! pass begins anew; and with budgets, since it is to be asked who is refused by one, and until
+//! when. Where a round has started somebody after it gave a date, as it may after one that was not
+//! found, no date is kept.
 
 use std::sync::Arc;
 
@@ -45,7 +50,8 @@ pub(crate) struct Memo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stamp(u64);
 
-/// What memos are true of: the pool's epoch, whether places are weighed, and how often classes were forgotten.
+/// What memos are true of: the pool's epoch, whether places are weighed, and how often classes were
+/// forgotten.
 pub(super) type Basis = (u64, bool, u64);
 
 /// The answer that somebody got who asked for a date.
@@ -72,11 +78,13 @@ pub(crate) struct Lore {
     era: Stamp,
     pass: Stamp,
     round: Stamp,
-    /// The last pass decided nothing but what was committed, and so much had been given back by then.
+    /// The last pass decided nothing but what was committed, and so much had been given back by
+    /// then.
     still: Option<u64>,
     /// What the last pass decided, if it was to start and nothing else.
     awaited: Option<Awaited>,
-    /// The dates of the last pass in order, if they are still true; and the round in which they were given.
+    /// The dates of the last pass in order, if they are still true; and the round in which they
+    /// were given.
     dates: Vec<Dated>,
     dates_of: Stamp,
     /// What was held then: who starts in a pass changes the dates that come after.
@@ -114,7 +122,8 @@ impl Lore {
             self.memos.clear();
             self.terms.clear();
         }
-        let is_still = self.still.take() == Some(pool.returned()) && is_timeless(pool) && carries_on;
+        let is_still =
+            self.still.take() == Some(pool.returned()) && is_timeless(pool) && carries_on;
         self.pass = self.next_stamp();
         if !is_still {
             self.era = self.next_stamp();
@@ -148,8 +157,8 @@ impl Lore {
         self.dates_of = Stamp::default();
     }
 
-    /// The pass that ends decides to start some and nothing else, or nothing at all: what it knows may be true in the next. `held` is
-    /// the version of what it held in the end.
+    /// The pass that ends decides to start some and nothing else, or nothing at all: what it knows
+    /// may be true in the next. `held` is the version of what it held in the end.
     pub(super) fn settle(&mut self, pool: &mut Pool, now: Time, plan: &Plan, held: u64) {
         self.dates.truncate(self.met);
         self.dates.append(&mut self.own);
@@ -165,14 +174,19 @@ impl Lore {
         self.awaited = Some(Awaited { now, version, returned, placements });
     }
 
-    /// What a plan decides is about to be done. Answers from when it was planned, if it is what the last pass decided and nothing
-    /// else has happened since.
+    /// What a plan decides is about to be done. Answers from when it was planned, if it is what the
+    /// last pass decided and nothing else has happened since.
     pub(crate) fn awaits(&mut self, pool: &Pool, plan: &Plan) -> Option<Time> {
         let now = (pool.version(), pool.returned());
-        let awaited = self.awaited.take().filter(|awaited| (awaited.version, awaited.returned) == now)?;
+        let awaited =
+            self.awaited.take().filter(|awaited| (awaited.version, awaited.returned) == now)?;
         let placements = plan.starts().map(|(_, placement, _)| placement);
         let is_same = awaited.placements.len() == plan.decisions.len()
-            && awaited.placements.iter().zip(placements).all(|(one, other)| Arc::ptr_eq(one, other));
+            && awaited
+                .placements
+                .iter()
+                .zip(placements)
+                .all(|(one, other)| Arc::ptr_eq(one, other));
         is_same.then_some(awaited.now)
     }
 
@@ -238,22 +252,28 @@ impl Lore {
             || self.kept_back(pool, memo).is_some_and(|shortest| shortest <= duration)
     }
 
-    /// For how long a class is known to be kept back: what the last pass learnt counts once all that it promised is promised again.
+    /// For how long a class is known to be kept back: what the last pass learnt counts once all
+    /// that it promised is promised again.
     fn kept_back(&self, pool: &Pool, memo: &Memo) -> Option<Span> {
         let (stamp, shortest) = memo.kept_back;
         let is_known = stamp == self.round
-            || memo.is_exact && stamp == self.dates_of && self.is_same(pool) && self.met == self.dates.len();
+            || memo.is_exact
+                && stamp == self.dates_of
+                && self.is_same(pool)
+                && self.met == self.dates.len();
         (is_known && stamp != Stamp::default()).then_some(shortest)
     }
 
     // ---- dates ----
 
-    /// True while all dates of this round are those of the pass before, and whoever held something then holds it for as long.
+    /// True while all dates of this round are those of the pass before, and whoever held something
+    /// then holds it for as long.
     fn is_same(&self, pool: &Pool) -> bool {
         self.own.is_empty() && self.dates_with == pool.version()
     }
 
-    /// The date that somebody was given in the last pass, if all those before were the same; and how many looks it took.
+    /// The date that somebody was given in the last pass, if all those before were the same; and
+    /// how many looks it took.
     pub(super) fn date(
         &mut self,
         pool: &Pool,

@@ -1,10 +1,11 @@
-//! Planning: one pass over what waits, in the policy's order, on scratch. The result is a value; at the end everything
-//! is rolled back. What a pass does with one entry is in `consider.rs`.
+//! Planning: one pass over what waits, in the policy's order, on scratch. The result is a value; at
+//! the end everything is rolled back. What a pass does with one entry is in `consider.rs`.
 //!
-//! A pass has rounds. Starts change shares, and with them the order and whose reservation comes first; so if something
-//! started while something else was reserved or kept back, another round looks again with fresh reservations. A pass ends
-//! with a round that changes nothing: planning again after its commit decides nothing, or the pass says that the next is to
-//! come a moment later, which it does only if it decides something.
+//! A pass has rounds. Starts change shares, and with them the order and whose reservation comes
+//! first; so if something started while something else was reserved or kept back, another round
+//! looks again with fresh reservations. A pass ends with a round that changes nothing: planning
+//! again after its commit decides nothing, or the pass says that the next is to come a moment
+//! later, which it does only if it decides something.
 
 pub(crate) mod ask;
 mod claims;
@@ -104,11 +105,13 @@ fn passes(state: &mut State, now: Time, prepare: impl Fn(&mut Planner<'_>)) -> (
             planner.begin_round();
             planner.rounds(|_| false);
         }
-        // Somebody may have come meanwhile with a right against whom a promise is kept to, and who never started here may
-        // after what did: the next pass looks at that.
-        let is_settled = planner.decisions.is_empty() || planner.fresh.is_settled() && !planner.keeps;
+        // Somebody may have come meanwhile with a right against whom a promise is kept to, and who
+        // never started here may after what did: the next pass looks at that.
+        let is_settled =
+            planner.decisions.is_empty() || planner.fresh.is_settled() && !planner.keeps;
         let thaw = if is_settled { planner.rights.thaw } else { Some(now + MOMENT) };
-        let looks = Looks { refill: planner.limited.refill(), thaw, patience: planner.patience.due };
+        let looks =
+            Looks { refill: planner.limited.refill(), thaw, patience: planner.patience.due };
         let again = planner.fresh.again.take();
         let (only_starts, held) = (planner.only_starts(), planner.state.pool.version());
         let plan = planner.finish();
@@ -147,7 +150,13 @@ enum Round {
 #[derive(Debug)]
 enum Planned {
     /// Somebody starts, or will.
-    Came { leaf: LeafId, user: UserId, gpus: SmallVec<[(ModelId, u64); 1]>, milli: u64, promise: Promise },
+    Came {
+        leaf: LeafId,
+        user: UserId,
+        gpus: SmallVec<[(ModelId, u64); 1]>,
+        milli: u64,
+        promise: Promise,
+    },
     /// Somebody goes, or gives up what it was promised.
     Left { leaf: LeafId, user: UserId, gpus: SmallVec<[(ModelId, u64); 1]> },
 }
@@ -207,7 +216,8 @@ pub(crate) struct Planner<'s> {
     keeps: bool,
     /// Whose they are.
     claimed: FxHashSet<ElementId>,
-    /// How many elements of a job give up what they were promised, in this pass: they no longer count for its cap.
+    /// How many elements of a job give up what they were promised, in this pass: they no longer
+    /// count for its cap.
     given_up: FxHashMap<JobId, u32>,
     /// Who was told to go in this pass.
     evicted: FxHashSet<HoldKey>,
@@ -215,7 +225,8 @@ pub(crate) struct Planner<'s> {
     moves: Moves,
     fresh: Fresh,
     patience: Patience,
-    /// A leaf that is read to its end even when nothing of it can start: somebody asks about an entry of it.
+    /// A leaf that is read to its end even when nothing of it can start: somebody asks about an
+    /// entry of it.
     pub(crate) asked_about: Option<LeafId>,
     decisions: Vec<Decision>,
     /// Gangs that start at their fewest, and may be larger.
@@ -316,7 +327,12 @@ impl<'s> Planner<'s> {
     }
 
     /// Every entry in the order of `pass`; `blocked` counts those that are.
-    fn read(&mut self, pass: &mut Pass, blocked: &mut Vec<u32>, stop: &impl Fn(Slot) -> bool) -> Round {
+    fn read(
+        &mut self,
+        pass: &mut Pass,
+        blocked: &mut Vec<u32>,
+        stop: &impl Fn(Slot) -> bool,
+    ) -> Round {
         let strict = self.state.policy.tree().backfill == Backfill::None;
         let mut started: SmallVec<[Slot; 8]> = SmallVec::new();
         // Leaves whose head is blocked, in strict order; what runs in a window goes on.
@@ -374,9 +390,16 @@ impl<'s> Planner<'s> {
         if self.goes_on(&mut started) { Round::Again } else { Round::Last }
     }
 
-    /// What comes of an entry. Most of a long queue end without a look at their job: a call for each costs a replay of KTH 2 %.
+    /// What comes of an entry. Most of a long queue end without a look at their job: a call for
+    /// each costs a replay of KTH 2 %.
     #[inline(always)]
-    fn glance(&mut self, slot: Slot, rank: Rank, strict: bool, passed_over: &mut PassedOver) -> Verdict {
+    fn glance(
+        &mut self,
+        slot: Slot,
+        rank: Rank,
+        strict: bool,
+        passed_over: &mut PassedOver,
+    ) -> Verdict {
         let Rank { leaf, user, class, duration, priority, .. } = rank;
         let kind = (leaf, class, priority);
         if passed_over.has(kind, duration) && self.passes_over() {
@@ -397,11 +420,13 @@ impl<'s> Planner<'s> {
         }
     }
 
-    /// Did a round start so much that another one may find more? `started` has an entry for each element, and is put in order. Starts
-    /// change the order, and with that what is reserved for which element and which one is a head. An array whose tickets were all
-    /// used up may have more, too.
+    /// Did a round start so much that another one may find more? `started` has an entry for each
+    /// element, and is put in order. Starts change the order, and with that what is reserved for
+    /// which element and which one is a head. An array whose tickets were all used up may have
+    /// more, too.
     fn goes_on(&self, started: &mut [Slot]) -> bool {
-        let is_kept = self.has_room || !self.state.pool.bookings().is_empty() || self.patience.due.is_some();
+        let is_kept =
+            self.has_room || !self.state.pool.bookings().is_empty() || self.patience.due.is_some();
         if !started.is_empty() && is_kept {
             return true;
         }
@@ -427,7 +452,10 @@ impl<'s> Planner<'s> {
             Standing::Queued(tickets) => tickets,
             Standing::Out | Standing::Sleeping(_) => 0,
         };
-        owner.ordinal.is_none() && tickets > 1 && started == tickets && self.candidate(slot).is_some()
+        owner.ordinal.is_none()
+            && tickets > 1
+            && started == tickets
+            && self.candidate(slot).is_some()
     }
 
     /// Entries that were blocked by capacity and are protected, in order.
@@ -435,11 +463,17 @@ impl<'s> Planner<'s> {
         &self.state.slate.heads
     }
 
-    /// Nothing was decided but to start some, with the size that they were found a place for, and nothing promised before is kept.
+    /// Nothing was decided but to start some, with the size that they were found a place for, and
+    /// nothing promised before is kept.
     fn only_starts(&self) -> bool {
         let is_start = |decision: &Decision| matches!(decision, Decision::Start { .. });
-        let starts =
-            self.state.slate.planned.iter().filter(|planned| matches!(planned, Planned::Came { .. })).count();
+        let starts = self
+            .state
+            .slate
+            .planned
+            .iter()
+            .filter(|planned| matches!(planned, Planned::Came { .. }))
+            .count();
         self.decisions.iter().all(is_start)
             && (starts, starts) == (self.state.slate.planned.len(), self.decisions.len())
             && self.kept.is_empty()
@@ -453,7 +487,8 @@ impl<'s> Planner<'s> {
         let bookings = self.state.pool.bookings().iter();
         bookings
             .filter(|booking| {
-                !self.claimed.contains(&booking.element) && !self.patience.keeps_for(booking.element)
+                !self.claimed.contains(&booking.element)
+                    && !self.patience.keeps_for(booking.element)
             })
             .map(|booking| Reservation {
                 element: booking.element,

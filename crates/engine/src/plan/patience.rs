@@ -1,20 +1,24 @@
 //! Patience: keeps what becomes free for an element that has been first in its queue for too long.
 //!
-//! A head is the first element of a leaf that capacity blocks and for which no start can be planned, since jobs without a time
-//! limit are in its way: small jobs behind it would take every device as it frees. Once it has been a head for the tree's
-//! `patience`, the places of its whole gang are kept from every element behind it, within its queue's own quota.
+//! A head is the first element of a leaf that capacity blocks and for which no start can be
+//! planned, since jobs without a time limit are in its way: small jobs behind it would take every
+//! device as it frees. Once it has been a head for the tree's `patience`, the places of its whole
+//! gang are kept from every element behind it, within its queue's own quota.
 //!
 //! # Which places
 //!
-//! Those where it would start if the jobs that have held their places longest had ended, and no more of them than it takes.
-//! Services without a time limit never end by themselves and are not counted on: a gang that needs their places keeps nothing.
+//! Those where it would start if the jobs that have held their places longest had ended, and no
+//! more of them than it takes. Services without a time limit never end by themselves and are not
+//! counted on: a gang that needs their places keeps nothing.
 //!
 //! # Why the wait is bounded
 //!
-//! Let `h` be the latest start among the jobs that a head waits for. What it keeps is free, or held by jobs that started at `h` or
-//! before; no element behind it gets any of it. So in the next pass the jobs that started by `h` are enough again, and `h` never
-//! grows: the head starts when all jobs have ended that ran when it began to keep, unless an element before it in the order
-//! takes places. Where every job has a time limit each head has a planned start, and nothing here has an effect.
+//! Let `h` be the latest start among the jobs that a head waits for. What it keeps is free, or held
+//! by jobs that started at `h` or before; no element behind it gets any of it. So in the next pass
+//! the jobs that started by `h` are enough again, and `h` never grows: the head starts when all
+//! jobs have ended that ran when it began to keep, unless an element before it in the order takes
+//! places. Where every job has a time limit each head has a planned start, and nothing here has an
+//! effect.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -57,7 +61,8 @@ impl Planner<'_> {
         &self.patience.keeps
     }
 
-    /// For a new round. What failed may have failed because of what was kept, and something else may be kept now.
+    /// For a new round. What failed may have failed because of what was kept, and something else
+    /// may be kept now.
     pub(super) fn forget_keeps(&mut self) {
         if !self.patience.keeps.is_empty() {
             self.state.lore.forget_failures();
@@ -65,8 +70,8 @@ impl Planner<'_> {
         self.patience = Patience::default();
     }
 
-    /// An element that is first in its leaf, and has no planned start, waits on as its head. Returns false when it cannot be
-    /// one: another element of the leaf may.
+    /// An element that is first in its leaf, and has no planned start, waits on as its head.
+    /// Returns false when it cannot be one: another element of the leaf may.
     pub(super) fn wait_as_head(&mut self, slot: Slot, candidate: &Candidate, memo: &Memo) -> bool {
         let Some(patience) = self.state.policy.tree().patience else { return false };
         if Tier::of_order(candidate.priority) == Tier::Last {
@@ -75,13 +80,16 @@ impl Planner<'_> {
         // 1. What is lent could be reclaimed from it, so none of that is kept for it.
         let whose = Whose { owns: true, ..candidate.whose() };
         let promise = self.promise(candidate.duration);
-        let tries = terms::admitted(&self.state.policy, whose, &candidate.shape, promise, &memo.picks);
+        let tries =
+            terms::admitted(&self.state.policy, whose, &candidate.shape, promise, &memo.picks);
         let Ok(tries) = tries else { return false };
         // 2. Is its patience over?
         let since = self.state.head_since(candidate.element);
         let due = since.unwrap_or(self.now) + patience;
         if due <= self.now {
-            let Some(placement) = self.places_to_keep(candidate, memo, &tries) else { return false };
+            let Some(placement) = self.places_to_keep(candidate, memo, &tries) else {
+                return false;
+            };
             self.keep_back(slot, candidate, placement);
         } else {
             self.patience.due = Some(self.patience.due.map_or(due, |known| known.min(due)));
@@ -103,7 +111,8 @@ impl Planner<'_> {
         self.patience.keeps.push(Keep { element, placement });
     }
 
-    /// Where it would start if as few jobs as possible had ended, those that have held their places longest.
+    /// Where it would start if as few jobs as possible had ended, those that have held their places
+    /// longest.
     fn places_to_keep(
         &mut self,
         candidate: &Candidate,
@@ -117,7 +126,8 @@ impl Planner<'_> {
         let order = self.longest_held(reach);
         let gauge = Gauge::new(&mut self.state.pool, reach);
         let gone = Vec::new();
-        let mut search = Search { planner: self, candidate, memo, tries, reach, gauge, gone, found: None };
+        let mut search =
+            Search { planner: self, candidate, memo, tries, reach, gauge, gone, found: None };
         if search.widen(order) {
             let all: Vec<usize> = (0..search.gone.len()).collect();
             search.narrow(&all);
@@ -128,8 +138,8 @@ impl Planner<'_> {
         found
     }
 
-    /// Holdings on nodes that a gang may use and that end by themselves, the oldest first. One may come up several times, in a
-    /// row.
+    /// Holdings on nodes that a gang may use and that end by themselves, the oldest first. One may
+    /// come up several times, in a row.
     fn longest_held(&self, reach: Reach<'_>) -> Queue {
         let pool = &self.state.pool;
         let ids = (0..pool.nodes().len() as u32).map(NodeId).filter(|id| reach.admits(pool, *id));
@@ -151,10 +161,14 @@ impl Planner<'_> {
 /// Holdings by when they began.
 type Queue = BinaryHeap<Reverse<(Time, ElementId, HoldKey)>>;
 
-/// False for a replica of a service without a time limit: it is there until the service is cancelled.
+/// False for a replica of a service without a time limit: it is there until the service is
+/// cancelled.
 fn ends_by_itself(state: &State, holding: &Holding) -> bool {
     holding.end != End::Never
-        || state.jobs.get(&holding.element.job).is_some_and(|job| job.record.spec.service().is_none())
+        || state
+            .jobs
+            .get(&holding.element.job)
+            .is_some_and(|job| job.record.spec.service().is_none())
 }
 
 /// A search for the places to keep. Holdings are given back on scratch.
@@ -171,8 +185,8 @@ struct Search<'r, 's> {
 }
 
 impl Search<'_, '_> {
-    /// Gives back one holding after the other until the gang fits. Where it does not although it might, the next look is taken
-    /// after twice as many.
+    /// Gives back one holding after the other until the gang fits. Where it does not although it
+    /// might, the next look is taken after twice as many.
     fn widen(&mut self, mut order: Queue) -> bool {
         let mut stride = 1;
         loop {
@@ -197,7 +211,8 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Takes back what the gang can do without, the youngest first: all for which the bound leaves room at once, or half by half.
+    /// Takes back what the gang can do without, the youngest first: all for which the bound leaves
+    /// room at once, or half by half.
     fn narrow(&mut self, those: &[usize]) {
         let mut back: SmallVec<[usize; 16]> = SmallVec::new();
         for at in those.iter().rev() {

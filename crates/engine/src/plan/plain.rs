@@ -64,7 +64,8 @@ pub(super) fn fits(pool: &mut Pool, ask: &Ask<'_>, need: &GroupNeed) -> bool {
         && let Some(id) = walk.next(pool)
     {
         let node = pool.node(id);
-        let room = if ask.admits(id, node) { node.scalar_fits(&need.scalars, ask.window) } else { 0 };
+        let room =
+            if ask.admits(id, node) { node.scalar_fits(&need.scalars, ask.window) } else { 0 };
         let tasks = match need.per_node {
             Some(block) if room >= u64::from(block) => block,
             Some(_) => 0,
@@ -90,8 +91,9 @@ impl Nodes {
         let Some(Freed::Ahead(_)) = gang.ask.freed else { return Self::Now(walk) };
         let mut changed = gang.freed_nodes();
         changed.sort_unstable();
-        let ahead =
-            |pool: &Pool, id| pool.plain_ahead(id, gang.ask.window).filter(|(_, free, ..)| *free >= cpus);
+        let ahead = |pool: &Pool, id| {
+            pool.plain_ahead(id, gang.ask.window).filter(|(_, free, ..)| *free >= cpus)
+        };
         let mut keys: SmallVec<[PlainKey; 4]> = SmallVec::new();
         let mut add = |pool: &Pool, id| ahead(pool, id).into_iter().for_each(|key| keys.push(key));
         changed.iter().for_each(|id| add(gang.pool, *id));

@@ -1,24 +1,29 @@
-//! Room by making others go. A queue within its nominal quota takes back what others borrow; within a leaf queue, higher
-//! priority takes from lower; and what runs in what was idle ([`Tier::Last`]) yields to whoever waits in his turn, in any
-//! queue. **Nobody goes unless the claimant then starts**: everything is tried on scratch, with the
-//! placement and the verdicts of every other start.
+//! Room by making others go. A queue within its nominal quota takes back what others borrow; within
+//! a leaf queue, higher priority takes from lower; and what runs in what was idle ([`Tier::Last`])
+//! yields to whoever waits in his turn, in any queue. **Nobody goes unless the claimant then
+//! starts**: everything is tried on scratch, with the placement and the verdicts of every other
+//! start.
 //!
 //! # Who goes
 //!
-//! Those who may be made to go stand in one order: what was idle before borrowed before owned, lower priority, least GPU time lost since the
-//! last checkpoint, the youngest first. The set is the first in that order, read from its far end: the shortest beginning of
-//! the order with which the claimant starts, without everybody who can stay after all, the most precious first. Since
-//! more room never makes a start impossible, that is the feasible set whose most precious member is the least precious
-//! possible, then its second, and so on; no member of it can stay.
+//! Those who may be made to go stand in one order: what was idle before borrowed before owned,
+//! lower priority, least GPU time lost since the last checkpoint, the youngest first. The set is
+//! the first in that order, read from its far end: the shortest beginning of the order with which
+//! the claimant starts, without everybody who can stay after all, the most precious first. Since
+//! more room never makes a start impossible, that is the feasible set whose most precious member is
+//! the least precious possible, then its second, and so on; no member of it can stay.
 //!
-//! A queue gives back no more than it owes, so those who go first in order may use that up for room that is of no use.
-//! Where that was so and the claimant does not start, `clear.rs` looks again, node by node.
+//! A queue gives back no more than it owes, so those who go first in order may use that up for room
+//! that is of no use. Where that was so and the claimant does not start, `clear.rs` looks again,
+//! node by node.
 //!
 //! # Why there are no loops
 //!
-//! Taking back needs the claimant's side to be within its nominal quota with the start, and the other side beyond its own;
-//! afterwards the former still is, so nobody can take back from it in turn. Taking by priority strictly raises what the
-//! leaf runs, and so does yielding for what all leaves run in their turn. Who went starts again only in what is free, or by a right that it has against others.
+//! Taking back needs the claimant's side to be within its nominal quota with the start, and the
+//! other side beyond its own; afterwards the former still is, so nobody can take back from it in
+//! turn. Taking by priority strictly raises what the leaf runs, and so does yielding for what all
+//! leaves run in their turn. Who went starts again only in what is free, or by a right that it has
+//! against others.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,7 +31,8 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use muster_model::{
-    AttemptId, Decision, ElementId, Eviction, EvictionCause, NodeId, Reason, Span, TaskPlacement, Time,
+    AttemptId, Decision, ElementId, Eviction, EvictionCause, NodeId, Reason, Span, TaskPlacement,
+    Time,
 };
 use muster_policy::{LeafId, ModelId, Slot, UserId};
 use rustc_hash::FxHashMap;
@@ -54,7 +60,8 @@ pub(super) struct Victim {
     pub(super) leaf: LeafId,
     pub(super) user: UserId,
     pub(super) gpus: SmallVec<[(ModelId, u64); 1]>,
-    /// What it is worth to let it stay where it is, of those who go by the same right: thousandths of GPUs, or what a move costs.
+    /// What it is worth to let it stay where it is, of those who go by the same right: thousandths
+    /// of GPUs, or what a move costs.
     pub(super) cost: u64,
     /// Until it is gone at the latest, from now.
     pub(super) delay: Span,
@@ -62,8 +69,8 @@ pub(super) struct Victim {
     is_fresh: bool,
 }
 
-/// In which order they go: what only shrinks, borrowed before owned, lower priority, least lost, the youngest; of a gang that
-/// shrinks, the last step first.
+/// In which order they go: what only shrinks, borrowed before owned, lower priority, least lost,
+/// the youngest; of a gang that shrinks, the last step first.
 type Order = (EvictionCause, i32, u64, Reverse<(Time, ElementId)>, Reverse<u32>);
 
 /// Somebody in that order, and his queue.
@@ -110,7 +117,8 @@ impl Planner<'_> {
         false
     }
 
-    /// The way to make room on the models of a try with those in an order; `find` makes them go until the candidate starts.
+    /// The way to make room on the models of a try with those in an order; `find` makes them go
+    /// until the candidate starts.
     pub(super) fn way(
         &mut self,
         (candidate, memo, pick): (&Candidate, &Memo, &Pick),
@@ -145,7 +153,8 @@ impl Planner<'_> {
         let (found, tried) = (room.found.take(), std::mem::take(&mut room.tried));
         // Everything is put back; the decision is made with what was found.
         let gone = tried.into_iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim);
-        let gone: Vec<Victim> = gone.inspect(|victim| victim.count(&mut self.state.policy, false)).collect();
+        let gone: Vec<Victim> =
+            gone.inspect(|victim| victim.count(&mut self.state.policy, false)).collect();
         self.state.pool.rollback(checkpoint);
         self.state.pool.look(outer);
         let placement = found.filter(|_| !gone.is_empty())?;
@@ -159,7 +168,9 @@ impl Planner<'_> {
         let (state, now) = (&*self.state, self.now);
         let asked = pick.exact.as_deref().unwrap_or(&[]);
         for ((leaf, priority), runners) in state.runners.iter().chain(&self.fresh.runners) {
-            let Ok(cause) = right(&state.policy, candidate, asked, (*leaf, *priority)) else { continue };
+            let Ok(cause) = right(&state.policy, candidate, asked, (*leaf, *priority)) else {
+                continue;
+            };
             let of_queue = state.policy.protection(*leaf);
             let is_owed = |(model, milli): &&(ModelId, u64)| {
                 state.policy.owed(candidate.leaf, *leaf, *model, *milli) > 0
@@ -184,7 +195,8 @@ impl Planner<'_> {
         order.into()
     }
 
-    /// Decides it, on scratch: those who go count no more, the claimant does, and its places are kept.
+    /// Decides it, on scratch: those who go count no more, the claimant does, and its places are
+    /// kept.
     pub(super) fn make_room(&mut self, slot: Slot, candidate: &Candidate, way: Way) {
         let (leaf, user) = (candidate.leaf, candidate.user);
         let delay = way.delay();
@@ -194,7 +206,11 @@ impl Planner<'_> {
             self.evicted.insert(victim.key);
             self.state.policy.undo_hold(victim.leaf, victim.user, &victim.gpus);
             let gpus = victim.gpus.clone();
-            self.state.slate.planned.push(Planned::Left { leaf: victim.leaf, user: victim.user, gpus });
+            self.state.slate.planned.push(Planned::Left {
+                leaf: victim.leaf,
+                user: victim.user,
+                gpus,
+            });
             self.state.pool.hasten(victim.key, self.now + victim.delay);
         }
         let gpus = gpus_by_model(&self.state.pool, &way.placement);
@@ -203,7 +219,11 @@ impl Planner<'_> {
         self.state.policy.try_promise(leaf, user, milli, promise);
         self.state.slate.planned.push(Planned::Came { leaf, user, gpus, milli, promise });
         let placement = Arc::clone(&way.placement);
-        self.decisions.push(Decision::Claim { element: candidate.element, placement: way.placement, evict });
+        self.decisions.push(Decision::Claim {
+            element: candidate.element,
+            placement: way.placement,
+            evict,
+        });
         let until = candidate.duration.map_or(Time::NEVER, |span| self.now + delay + span);
         let element = candidate.element;
         let id = attempt_id(element.job, element.index, candidate.attempt);
@@ -219,7 +239,8 @@ impl Planner<'_> {
         self.look_again();
     }
 
-    /// Whoever was refused before may find that those who went were in the way: another round looks.
+    /// Whoever was refused before may find that those who went were in the way: another round
+    /// looks.
     pub(super) fn look_again(&mut self) {
         self.has_room = true;
         self.limited.forget();
@@ -238,15 +259,16 @@ pub(super) struct Room<'r, 's> {
     pub(super) gauge: Gauge<'r>,
     /// Holdings of those that shrink, part by part.
     apart: FxHashMap<ElementId, Pieces>,
-    /// Those tried, in order, and whether they are gone. Who stays owed nothing when it was his turn.
+    /// Those tried, in order, and whether they are gone. Who stays owed nothing when it was his
+    /// turn.
     pub(super) tried: Vec<(Victim, bool)>,
     /// Where the candidate would start, as things stand.
     found: Option<Arc<[TaskPlacement]>>,
 }
 
 impl Room<'_, '_> {
-    /// Makes one after the other go until the candidate starts. Where a look is in vain although there might be room, the
-    /// next look is taken after twice as many.
+    /// Makes one after the other go until the candidate starts. Where a look is in vain although
+    /// there might be room, the next look is taken after twice as many.
     fn widen(&mut self, mut order: Queue) -> bool {
         let mut stride = 1;
         loop {
@@ -283,8 +305,10 @@ impl Room<'_, '_> {
 
     /// The next who may be made to go.
     fn victim(&mut self, order: &mut Queue) -> Option<Victim> {
-        let Reverse(((cause, priority, _, Reverse((_, element)), Reverse(step)), leaf)) = order.pop()?;
-        let (state, fresh) = (&mut *self.planner.state, self.planner.fresh.runner(leaf, priority, element));
+        let Reverse(((cause, priority, _, Reverse((_, element)), Reverse(step)), leaf)) =
+            order.pop()?;
+        let (state, fresh) =
+            (&mut *self.planner.state, self.planner.fresh.runner(leaf, priority, element));
         let (runner, is_fresh) = match fresh {
             Some(fresh) => (fresh, true),
             None => (&state.runners[&(leaf, priority)][&element], false),
@@ -313,14 +337,16 @@ impl Room<'_, '_> {
             entry.insert(take_apart(&mut state.pool, victim.key, elastic));
         }
         if let Some(pieces) = self.apart.get(&element) {
-            victim.part = if cause == EvictionCause::Shrunk { Part::Step(step) } else { Part::Base };
+            victim.part =
+                if cause == EvictionCause::Shrunk { Part::Step(step) } else { Part::Base };
             let piece = pieces.of(victim.part);
             (victim.key, victim.gpus) = (piece.key, piece.gpus.clone());
         }
         Some(victim)
     }
 
-    /// False where somebody may not be made to go as things stand: his queue has given back what it owes.
+    /// False where somebody may not be made to go as things stand: his queue has given back what it
+    /// owes.
     pub(super) fn owes(&self, at: usize) -> bool {
         let victim = &self.tried[at].0;
         let asked = self.pick.exact.as_deref().unwrap_or(&[]);
@@ -332,7 +358,8 @@ impl Room<'_, '_> {
         victim.cause != EvictionCause::Reclaimed || asked.iter().any(owes)
     }
 
-    /// Lets stay whoever can, the last in order first: all for whom the bounds leave room at once, or half by half.
+    /// Lets stay whoever can, the last in order first: all for whom the bounds leave room at once,
+    /// or half by half.
     fn narrow(&mut self, those: &[usize]) {
         let mut back = Vec::new();
         for at in those.iter().rev() {
@@ -353,8 +380,8 @@ impl Room<'_, '_> {
         }
     }
 
-    /// Lets stay whoever is in the way of no place that was found: a search that finds another way with him there, or none,
-    /// does not say that he is.
+    /// Lets stay whoever is in the way of no place that was found: a search that finds another way
+    /// with him there, or none, does not say that he is.
     fn spare(&mut self) {
         let Some(placement) = self.found.clone() else { return };
         let by_model = gpus_by_model(&self.planner.state.pool, &placement);
@@ -364,11 +391,13 @@ impl Room<'_, '_> {
             }
             self.stays(at);
             let allows = |caps: &[(ModelId, u64)]| {
-                let held =
-                    |model| by_model.iter().find(|(known, _)| known == model).map_or(0, |(_, milli)| *milli);
+                let held = |model| {
+                    by_model.iter().find(|(known, _)| known == model).map_or(0, |(_, milli)| *milli)
+                };
                 caps.iter().all(|(model, most)| held(model) <= *most)
             };
-            let is_admitted = self.admitted().is_ok_and(|tries| tries.iter().any(|one| allows(&one.caps)));
+            let is_admitted =
+                self.admitted().is_ok_and(|tries| tries.iter().any(|one| allows(&one.caps)));
             if !is_admitted || !self.fits_beside(at, &placement) {
                 self.goes(at);
             }
@@ -399,7 +428,8 @@ impl Room<'_, '_> {
     fn fits_beside(&mut self, at: usize, placement: &[TaskPlacement]) -> bool {
         let gone = self.tried.iter().filter(|(_, is_gone)| *is_gone);
         let delay = gone.map(|(victim, _)| victim.delay).max().unwrap_or(Span(0));
-        let until = self.candidate.duration.map_or(Time::NEVER, |span| self.planner.now + span + delay);
+        let until =
+            self.candidate.duration.map_or(Time::NEVER, |span| self.planner.now + span + delay);
         let nodes = self.nodes_of(at);
         let there = placement.iter().filter(|task| nodes.binary_search(&task.node).is_ok());
         let there: Arc<[TaskPlacement]> = there.cloned().collect();
@@ -460,8 +490,11 @@ impl Room<'_, '_> {
     /// Would the candidate start? Remembers where.
     pub(super) fn looks(&mut self) -> bool {
         let (candidate, memo, pick) = (self.candidate, self.memo, self.pick);
-        let Ok(tries) = self.planner.admitted(candidate, std::slice::from_ref(pick)) else { return false };
-        let delay = self.tried.iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim.delay).max();
+        let Ok(tries) = self.planner.admitted(candidate, std::slice::from_ref(pick)) else {
+            return false;
+        };
+        let delay =
+            self.tried.iter().filter(|(_, is_gone)| *is_gone).map(|(victim, _)| victim.delay).max();
         let duration = candidate.duration.map(|span| span + delay.unwrap_or(Span(0)));
         let checkpoint = self.planner.state.pool.checkpoint();
         let found = tries.iter().find_map(|one| {

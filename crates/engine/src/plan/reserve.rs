@@ -1,10 +1,11 @@
-//! When will a blocked gang fit? A sweep over the ends of what is held and booked, forward in time on scratch: at each
-//! end what comes back is given back, until the gang fits for its whole length.
+//! When will a blocked gang fit? A sweep over the ends of what is held and booked, forward in time
+//! on scratch: at each end what comes back is given back, until the gang fits for its whole length.
 //!
 //! With one node and quantities only, the first booking of a pass is EASY's shadow time, and what
-//! [`Node::scalar_fits`] lets pass it are the extra nodes (Lifka 1995; Mu'alem and Feitelson 2001). The same holds for
-//! devices as long as one booking is made: it names devices, those that come back last. With several bookings
-//! (conservative) naming devices is stricter than counting them, so that a job may start later than by the textbook.
+//! [`Node::scalar_fits`] lets pass it are the extra nodes (Lifka 1995; Mu'alem and Feitelson 2001).
+//! The same holds for devices as long as one booking is made: it names devices, those that come
+//! back last. With several bookings (conservative) naming devices is stricter than counting them,
+//! so that a job may start later than by the textbook.
 
 use std::sync::Arc;
 
@@ -44,9 +45,15 @@ const MOST_TURNS: u32 = 64;
 /// A future start: from when until when, and where.
 pub(crate) type Slot = (Time, Time, Arc<[TaskPlacement]>);
 
-/// The earliest future start that leaves every booking intact; `None` when what it needs never comes back. A gang of one
-/// group of whole devices, or without any, can be told by counting ahead; debug builds ask the sweep, too.
-pub(crate) fn earliest(forecast: &mut Forecast, pool: &mut Pool, now: Time, wish: &Wish<'_>) -> Option<Slot> {
+/// The earliest future start that leaves every booking intact; `None` when what it needs never
+/// comes back. A gang of one group of whole devices, or without any, can be told by counting ahead;
+/// debug builds ask the sweep, too.
+pub(crate) fn earliest(
+    forecast: &mut Forecast,
+    pool: &mut Pool,
+    now: Time,
+    wish: &Wish<'_>,
+) -> Option<Slot> {
     let checkpoint = pool.checkpoint();
     let outer = pool.look_inside(wish.shape.window.as_ref());
     // What comes and goes with windows is seen by the sweep alone.
@@ -58,7 +65,11 @@ pub(crate) fn earliest(forecast: &mut Forecast, pool: &mut Pool, now: Time, wish
     pool.rollback(checkpoint);
     #[cfg(debug_assertions)]
     if tells {
-        assert_eq!(found, sweep(pool, now, wish, &mut 0), "counting ahead finds what the sweep finds");
+        assert_eq!(
+            found,
+            sweep(pool, now, wish, &mut 0),
+            "counting ahead finds what the sweep finds"
+        );
         pool.rollback(checkpoint);
     }
     pool.look(outer);
@@ -68,7 +79,8 @@ pub(crate) fn earliest(forecast: &mut Forecast, pool: &mut Pool, now: Time, wish
 fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>, looks: &mut usize) -> Option<Slot> {
     let mut gauge = Gauge::new(pool, wish.reach);
     let booking_ends = pool.booked_until().iter().map(|(end, _)| *end);
-    let booking_ends: Vec<Time> = booking_ends.filter(|end| *end > now && *end < Time::NEVER).collect();
+    let booking_ends: Vec<Time> =
+        booking_ends.filter(|end| *end > now && *end < Time::NEVER).collect();
     let mut booking_ends = booking_ends.into_iter().peekable();
     let mut back = Back::default();
     // Where no device is asked for, nobody asks which came back last.
@@ -82,7 +94,8 @@ fn sweep(pool: &mut Pool, now: Time, wish: &Wish<'_>, looks: &mut usize) -> Opti
         let booked = booking_ends.peek().copied();
         let Some(from) = [held, booked, turn].into_iter().flatten().min() else {
             // Everything is back: the one instant at which it is worth a search.
-            return last.and_then(|from| wish.start_at(pool, now, from, Freed::Back(&back), EFFORT));
+            return last
+                .and_then(|from| wish.start_at(pool, now, from, Freed::Back(&back), EFFORT));
         };
         // 2. Windows begin and end, and everything comes back that ends then.
         let mut is_news = booked == Some(from);
@@ -166,7 +179,19 @@ impl Wish<'_> {
         self.tries.iter().find_map(|Admitted { pick, caps }| {
             let freed = Some(freed);
             let (scope, scoring) = (Scope::Cluster, None);
-            let ask = Ask { shape, scope, pick, caps, eligible, avoid, home, window, freed, effort, scoring };
+            let ask = Ask {
+                shape,
+                scope,
+                pick,
+                caps,
+                eligible,
+                avoid,
+                home,
+                window,
+                freed,
+                effort,
+                scoring,
+            };
             let (_, placement) = gang::place(pool, ask, self.element, End::Never, self.shape)?;
             Some((from, until, placement))
         })

@@ -1,5 +1,6 @@
-//! Who has a right to make others go, and by which: a lender takes back, higher priority takes from lower, and what runs in what
-//! was idle yields. Who goes in the end, and whether it helps, is in `preempt.rs`.
+//! Who has a right to make others go, and by which: a lender takes back, higher priority takes from
+//! lower, and what runs in what was idle yields. Who goes in the end, and whether it helps, is in
+//! `preempt.rs`.
 
 use muster_model::view::Stays;
 use muster_model::{EvictionCause, Preemption, Span, Tier, Time};
@@ -16,20 +17,23 @@ use crate::state::shape::ClassId;
 pub(super) struct Rights {
     /// Leaves that somebody owes something.
     lenders: FxHashMap<LeafId, bool>,
-    /// Leaves that may owe somebody something: they run beyond what they, or a queue that they are in, own.
+    /// Leaves that may owe somebody something: they run beyond what they, or a queue that they are
+    /// in, own.
     borrowers: Option<Vec<LeafId>>,
     /// Something runs in what was idle, in any leaf.
     idlers: Option<bool>,
     /// For which kinds no room could be made in this round for anybody, for this long or longer.
     in_vain: FxHashMap<Kind, Span>,
-    /// For which of a user's, who must not borrow or may, where that was in the way or a limit on the user.
+    /// For which of a user's, who must not borrow or may, where that was in the way or a limit on
+    /// the user.
     own_in_vain: FxHashMap<(UserId, bool, Kind), Span>,
     /// When the first protection ends that was in the way.
     pub(super) thaw: Option<Time>,
 }
 
 impl Rights {
-    /// Something changes by itself at an instant, that is in the way now: another pass is to look then.
+    /// Something changes by itself at an instant, that is in the way now: another pass is to look
+    /// then.
     pub(super) fn wakes(&mut self, at: Time) {
         let first = self.thaw.map_or(at, |thaw| thaw.min(at));
         self.thaw = (first < Time::NEVER).then_some(first);
@@ -64,8 +68,8 @@ impl Rights {
     }
 }
 
-/// By what right a candidate that asks for so much of each model may make go what runs in a leaf with this priority; or why it has
-/// none.
+/// By what right a candidate that asks for so much of each model may make go what runs in a leaf
+/// with this priority; or why it has none.
 pub(crate) fn right(
     policy: &Policy,
     candidate: &Candidate,
@@ -73,8 +77,11 @@ pub(crate) fn right(
     (leaf, priority): (LeafId, i32),
 ) -> Result<EvictionCause, Stays> {
     let terms = policy.tree().preemption;
-    let owes = |(model, milli): &(ModelId, u64)| policy.owed(candidate.leaf, leaf, *model, *milli) > 0;
-    let owns = |(model, milli): &(ModelId, u64)| policy.takes_its_own(candidate.leaf, leaf, *model, *milli);
+    let owes =
+        |(model, milli): &(ModelId, u64)| policy.owed(candidate.leaf, leaf, *model, *milli) > 0;
+    let owns = |(model, milli): &(ModelId, u64)| {
+        policy.takes_its_own(candidate.leaf, leaf, *model, *milli)
+    };
     if Tier::of_order(priority) < Tier::of_order(candidate.priority) {
         return if terms == Preemption::OFF { Err(Stays::Off) } else { Ok(EvictionCause::Yielded) };
     }
@@ -110,12 +117,17 @@ impl Planner<'_> {
     /// True when a candidate might be given room by others.
     pub(super) fn may_be_made_room(&mut self, candidate: &Candidate, duration: Span) -> bool {
         let (leaf, class, priority) = kind_of(candidate);
-        let failed =
-            self.rights.own_in_vain.get(&(candidate.user, candidate.owns(), (leaf, class, priority)));
-        failed.is_none_or(|failed| duration < *failed) && self.may_preempt(leaf, class, priority, duration)
+        let failed = self.rights.own_in_vain.get(&(
+            candidate.user,
+            candidate.owns(),
+            (leaf, class, priority),
+        ));
+        failed.is_none_or(|failed| duration < *failed)
+            && self.may_preempt(leaf, class, priority, duration)
     }
 
-    /// No room could be made for a candidate. That says something of others only where nothing that is true of it alone had a part.
+    /// No room could be made for a candidate. That says something of others only where nothing that
+    /// is true of it alone had a part.
     pub(super) fn was_in_vain(&mut self, candidate: &Candidate, duration: Span) {
         let Candidate { leaf, user, .. } = *candidate;
         let milli = candidate.shape.milli();
@@ -142,7 +154,8 @@ impl Planner<'_> {
         is_in_turn && terms != Preemption::OFF && (self.has_idlers() || self.is_lender(leaf))
     }
 
-    /// True when something runs that yields to everybody. A pass changes nothing of what ran before it.
+    /// True when something runs that yields to everybody. A pass changes nothing of what ran before
+    /// it.
     fn has_idlers(&mut self) -> bool {
         let is_last = |(_, order): &(LeafId, i32)| Tier::of_order(*order) == Tier::Last;
         let known = || self.state.runners.keys().any(is_last) || self.state.has_spare();
@@ -158,11 +171,14 @@ impl Planner<'_> {
             return *known;
         }
         let policy = &self.state.policy;
-        let owes =
-            |borrower: LeafId| policy.models().ids().any(|model| policy.owed(leaf, borrower, model, 1) > 0);
+        let owes = |borrower: LeafId| {
+            policy.models().ids().any(|model| policy.owed(leaf, borrower, model, 1) > 0)
+        };
         let is_lender = policy.may_be_owed(leaf) && {
-            let is_beyond = |one: &LeafId| policy.models().ids().any(|model| policy.beyond(*one, model) > 0);
-            let run = self.state.runners.keys().chain(self.fresh.runners.keys()).map(|(one, _)| *one);
+            let is_beyond =
+                |one: &LeafId| policy.models().ids().any(|model| policy.beyond(*one, model) > 0);
+            let run =
+                self.state.runners.keys().chain(self.fresh.runners.keys()).map(|(one, _)| *one);
             let borrowers = self.rights.borrowers.get_or_insert_with(|| {
                 let mut all: Vec<LeafId> = run.collect();
                 all.dedup();

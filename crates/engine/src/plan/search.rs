@@ -1,16 +1,19 @@
-//! Places a gang of several groups where going through the groups one after the other found no way: node by node, with
-//! backtracking over how many tasks of each group a node takes.
+//! Places a gang of several groups where going through the groups one after the other found no way:
+//! node by node, with backtracking over how many tasks of each group a node takes.
 //!
-//! **Exact while it is small.** Nodes meet only through what is left to place (and what caps have left), so what failed
-//! once for a node and such a rest fails always and is remembered. On a node, every count of every group is tried, the
-//! most first; of the last group only the most, since what it leaves lying nobody else on the node can use, and the
-//! same tasks elsewhere free no more than they would here. So a search that ends by itself has seen every way.
-//! Devices of one model on one node are alike to a gang, with one exception: two groups with shares of different sizes
-//! would have to be packed into devices exactly, which is not tried; without a way, such a search proves nothing.
+//! **Exact while it is small.** Nodes meet only through what is left to place (and what caps have
+//! left), so what failed once for a node and such a rest fails always and is remembered. On a node,
+//! every count of every group is tried, the most first; of the last group only the most, since what
+//! it leaves lying nobody else on the node can use, and the same tasks elsewhere free no more than
+//! they would here. So a search that ends by itself has seen every way. Devices of one model on one
+//! node are alike to a gang, with one exception: two groups with shares of different sizes would
+//! have to be packed into devices exactly, which is not tried; without a way, such a search proves
+//! nothing.
 //!
-//! **Bounded when it is large.** It ends after a number of steps given with the request, and looks at no more than
-//! [`MOST_NODES`] nodes; then it says that it gave up, not that there is no way. Sums over all nodes still prove most
-//! of what can never be. It must not be used where one group is to be placed: that is exact already.
+//! **Bounded when it is large.** It ends after a number of steps given with the request, and looks
+//! at no more than [`MOST_NODES`] nodes; then it says that it gave up, not that there is no way.
+//! Sums over all nodes still prove most of what can never be. It must not be used where one group
+//! is to be placed: that is exact already.
 
 use muster_model::NodeId;
 use muster_policy::ModelId;
@@ -95,7 +98,8 @@ pub(super) fn place(gang: &mut Gang<'_>, effort: u32) -> Found {
     bounds.reverse();
     // 3. Node by node.
     let nodes = useful.into_iter().map(|(id, _)| id).collect();
-    let is_exact = shape.groups.iter().filter(|group| group.tasks > 0 && group.share > 0).count() < 2;
+    let is_exact =
+        shape.groups.iter().filter(|group| group.tasks > 0 && group.share > 0).count() < 2;
     let failed = FxHashSet::default();
     let mut search = Search { gang, nodes, bounds, choices, left, effort, gave_up: false, failed };
     match search.place_from(0) {
@@ -135,9 +139,8 @@ fn choices(gang: &Gang<'_>) -> SmallVec<[(u16, Option<ModelId>); 4]> {
         let need = &shape.groups[usize::from(*at)];
         match need.wants_gpu() {
             _ if need.tasks == 0 => {}
-            true => {
-                choices.extend(gang.ask.pick.models[usize::from(*at)].iter().map(|one| (*at, Some(*one))))
-            }
+            true => choices
+                .extend(gang.ask.pick.models[usize::from(*at)].iter().map(|one| (*at, Some(*one)))),
             false => choices.push((*at, None)),
         }
     }
@@ -161,13 +164,15 @@ fn bound(gang: &Gang<'_>, id: NodeId, choices: &[(u16, Option<ModelId>)]) -> Bou
     }
     let node = gang.pool.node(id);
     let free = node.free_during(gang.ask.window);
-    bound.devices = models.iter().map(|model| u64::from(free.and(node.of_model(*model)).len())).sum();
+    bound.devices =
+        models.iter().map(|model| u64::from(free.and(node.of_model(*model)).len())).sum();
     bound.cpus = node.limit.cpus.saturating_sub(node.used.cpus);
     bound.memory = node.limit.memory.saturating_sub(node.used.memory);
     bound
 }
 
-/// How many tasks of a group a node takes, up to `most`; a whole block or nothing where it has blocks.
+/// How many tasks of a group a node takes, up to `most`; a whole block or nothing where it has
+/// blocks.
 pub(super) fn room(
     gang: &Gang<'_>,
     need: &GroupNeed,
@@ -206,7 +211,10 @@ impl Bound {
     fn is_enough(&self, gang: &Gang<'_>, left: &[u32]) -> bool {
         let groups = &gang.ask.shape.groups;
         let sum = |of: &dyn Fn(&GroupNeed) -> u64| {
-            let needs = groups.iter().zip(left).map(|(need, left)| of(need).saturating_mul(u64::from(*left)));
+            let needs = groups
+                .iter()
+                .zip(left)
+                .map(|(need, left)| of(need).saturating_mul(u64::from(*left)));
             needs.fold(0u64, u64::saturating_add)
         };
         self.alone.iter().zip(left).all(|(alone, left)| *alone >= u64::from(*left))
@@ -238,7 +246,9 @@ impl Search<'_, '_> {
 
     /// Tries every count of a choice on a node, the most first, each with every way to go on.
     fn on_node(&mut self, at: usize, choice: usize) -> bool {
-        let Some((group, model)) = self.choices.get(choice).copied() else { return self.place_from(at + 1) };
+        let Some((group, model)) = self.choices.get(choice).copied() else {
+            return self.place_from(at + 1);
+        };
         if self.effort == 0 {
             self.gave_up = true;
             return false;
@@ -275,7 +285,9 @@ impl Search<'_, '_> {
         match model {
             _ if count == 0 => {}
             None => plain::grant(self.gang, group, node, count),
-            Some(model) if need.share > 0 => share::fill(self.gang, group, need, model, node, count),
+            Some(model) if need.share > 0 => {
+                share::fill(self.gang, group, need, model, node, count)
+            }
             Some(model) => drop(whole::fill(self.gang, group, need, model, node, count)),
         }
     }

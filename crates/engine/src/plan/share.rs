@@ -1,5 +1,5 @@
-//! Tasks that hold a share of one device. A share goes to the partially held device that it fills best; a whole device
-//! is broken only when no share is left that is large enough.
+//! Tasks that hold a share of one device. A share goes to the partially held device that it fills
+//! best; a whole device is broken only when no share is left that is large enough.
 
 use muster_model::{DeviceSet, NodeId};
 use muster_policy::ModelId;
@@ -15,7 +15,9 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
     let models = gang.ask.pick.models[usize::from(group)].clone();
     match need.per_node {
         Some(block) => place_blocks(gang, group, need, &models, block),
-        None => (0..need.tasks).all(|_| models.iter().any(|model| place_one(gang, group, need, *model))),
+        None => {
+            (0..need.tasks).all(|_| models.iter().any(|model| place_one(gang, group, need, *model)))
+        }
     }
 }
 
@@ -46,7 +48,13 @@ fn place_one(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, model: ModelId) 
 }
 
 /// Blocks on distinct nodes.
-fn place_blocks(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, models: &[ModelId], block: u32) -> bool {
+fn place_blocks(
+    gang: &mut Gang<'_>,
+    group: u16,
+    need: &GroupNeed,
+    models: &[ModelId],
+    block: u32,
+) -> bool {
     let mut left = need.tasks;
     let mut used = FxHashSet::default();
     for model in models {
@@ -78,13 +86,20 @@ fn place_blocks(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, models: &[Mod
 }
 
 /// How many tasks, up to `most`, a node takes with one model.
-pub(super) fn room(gang: &Gang<'_>, need: &GroupNeed, model: ModelId, node: NodeId, most: u32) -> u32 {
+pub(super) fn room(
+    gang: &Gang<'_>,
+    need: &GroupNeed,
+    model: ModelId,
+    node: NodeId,
+    most: u32,
+) -> u32 {
     if !gang.admits(node) {
         return 0;
     }
     let known = gang.pool.node(node);
     let devices = known.usable.and(known.of_model(model)).iter();
-    let rooms = devices.map(|device| u32::from(known.share_during(device, gang.ask.window) / need.share));
+    let rooms =
+        devices.map(|device| u32::from(known.share_during(device, gang.ask.window) / need.share));
     let room = rooms.fold(0, u32::saturating_add).min(most);
     room.min(gang.cap_room(model, need)).min(gang.scalar_room(node, need))
 }
@@ -118,7 +133,8 @@ fn fits(gang: &Gang<'_>, need: &GroupNeed, node: NodeId, device: usize) -> bool 
     gang.pool.node(node).share_during(device, gang.ask.window) >= need.share
 }
 
-/// The device of a node with the least room that is enough: partially held ones come before fresh ones.
+/// The device of a node with the least room that is enough: partially held ones come before fresh
+/// ones.
 fn best_device(gang: &Gang<'_>, need: &GroupNeed, node: NodeId, model: ModelId) -> Option<usize> {
     let node = gang.pool.node(node);
     let devices = node.usable.and(node.of_model(model)).iter();

@@ -1,12 +1,14 @@
-//! What elastic gangs hold beyond their fewest tasks yields to whoever waits in his turn, before anybody is made to go: the
-//! last tasks first, as few as are needed. Such a gang is told to go for the claimant and is promised, by the same plan,
-//! what is left of its places. Here its holding is taken apart and the parts are put together again; who goes is
-//! decided in `preempt.rs`.
+//! What elastic gangs hold beyond their fewest tasks yields to whoever waits in his turn, before
+//! anybody is made to go: the last tasks first, as few as are needed. Such a gang is told to go for
+//! the claimant and is promised, by the same plan, what is left of its places. Here its holding is
+//! taken apart and the parts are put together again; who goes is decided in `preempt.rs`.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use muster_model::{Elastic, ElementId, EvictionCause, JobId, Preemption, TaskPlacement, Tier, Time};
+use muster_model::{
+    Elastic, ElementId, EvictionCause, JobId, Preemption, TaskPlacement, Tier, Time,
+};
 use muster_policy::{ModelId, Policy};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -78,12 +80,14 @@ impl Planner<'_> {
         let elastic: Vec<(JobId, u32)> = self.state.elastic.iter().copied().collect();
         for (id, ordinal) in elastic {
             let Some((_, steps)) = self.state.spare_steps(id, ordinal) else { continue };
-            let element = ElementId { job: id, index: self.state.jobs[&id].record.index_of(ordinal) };
+            let element =
+                ElementId { job: id, index: self.state.jobs[&id].record.index_of(ordinal) };
             let Some(((leaf, priority), runner)) = self.state.runner(element) else { continue };
             if self.evicted.contains(&runner.key) {
                 continue;
             }
-            let safe_until = runner.protect.max(self.state.policy.protection(leaf)).until(runner.held_from);
+            let safe_until =
+                runner.protect.max(self.state.policy.protection(leaf)).until(runner.held_from);
             if self.rights.protects(self.now, safe_until) {
                 continue;
             }
@@ -97,14 +101,16 @@ impl Planner<'_> {
         }
     }
 
-    /// True when limits, quota and its nodes let a gang start again as it is: then with less, too. Not on hold, and not in a
-    /// queue with a budget, since every start promises a whole run anew.
+    /// True when limits, quota and its nodes let a gang start again as it is: then with less, too.
+    /// Not on hold, and not in a queue with a budget, since every start promises a whole run anew.
     fn may_go_on(&mut self, id: JobId, ordinal: u32) -> bool {
         if self.state.jobs[&id].record.held {
             return false;
         }
         let candidate = self.candidate_of(id, &self.state.jobs[&id], ordinal);
-        let Some(run) = self.state.jobs[&id].record.elements[&ordinal].run.as_ref() else { return false };
+        let Some(run) = self.state.jobs[&id].record.elements[&ordinal].run.as_ref() else {
+            return false;
+        };
         let (gpus, placement) = (run.gpus.clone(), Arc::clone(&run.placement));
         let until = candidate.duration.map_or(Time::NEVER, |span| self.now + span);
         let outer = self.state.pool.look_inside(candidate.shape.window.as_ref());
@@ -132,12 +138,16 @@ pub(super) fn take_apart(pool: &mut Pool, key: HoldKey, elastic: Elastic) -> Pie
         Piece { key, gpus }
     };
     let (base, more) = split(&placement, elastic);
-    let steps = more.chunks(elastic.step as usize).map(<[TaskPlacement]>::to_vec).map(&mut piece).collect();
+    let steps =
+        more.chunks(elastic.step as usize).map(<[TaskPlacement]>::to_vec).map(&mut piece).collect();
     Pieces { base: piece(base), steps }
 }
 
 /// The tasks that a gang cannot do without, and the others; each by rank.
-fn split(placement: &[TaskPlacement], elastic: Elastic) -> (Vec<TaskPlacement>, Vec<TaskPlacement>) {
+fn split(
+    placement: &[TaskPlacement],
+    elastic: Elastic,
+) -> (Vec<TaskPlacement>, Vec<TaskPlacement>) {
     let mut left = elastic.min;
     placement.iter().cloned().partition(|task| {
         let is_base = task.group != elastic.group || left > 0;
@@ -149,7 +159,8 @@ fn split(placement: &[TaskPlacement], elastic: Elastic) -> (Vec<TaskPlacement>, 
 /// Who has to go whole, and who goes on.
 pub(super) struct Leaver {
     pub(super) victim: Victim,
-    /// On which places it goes on, by rank: what is left to it, or others. `None` when it goes back to its queue.
+    /// On which places it goes on, by rank: what is left to it, or others. `None` when it goes back
+    /// to its queue.
     pub(super) keeps: Option<Arc<[TaskPlacement]>>,
 }
 
@@ -179,7 +190,8 @@ pub(super) fn put_together(state: &State, gone: Vec<Victim>) -> Vec<Leaver> {
             // On scratch it stood under keys of its parts.
             (victim.key, victim.gpus) = (runner.key, runner.gpus.clone());
         }
-        let keeps = steps.get(&element).filter(|_| is_step).and_then(|gone| kept(state, element, gone));
+        let keeps =
+            steps.get(&element).filter(|_| is_step).and_then(|gone| kept(state, element, gone));
         Leaver { victim, keeps }
     };
     whole.into_iter().map(leaver).collect()

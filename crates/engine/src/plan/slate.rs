@@ -1,6 +1,7 @@
-//! What a pass writes down while it goes on, in memory that the next one uses again: a cluster where little waits has thousands of
-//! passes a second, each of which needs the same small tables. It must not be read before it is wiped: no pass knows by it what
-//! another has found out. That is `lore.rs`.
+//! What a pass writes down while it goes on, in memory that the next one uses again: a cluster
+//! where little waits has thousands of passes a second, each of which needs the same small tables.
+//! It must not be read before it is wiped: no pass knows by it what another has found out. That is
+//! `lore.rs`.
 
 use std::hash::Hash;
 
@@ -24,7 +25,8 @@ pub(crate) struct Slate {
     pub(super) started: Taken,
     /// Elements reserved in this round.
     pub(super) waiting: Taken,
-    /// Who was given a reservation in this round, or would have been if what it needs ever came back.
+    /// Who was given a reservation in this round, or would have been if what it needs ever came
+    /// back.
     pub(super) heads: Vec<ElementId>,
     /// Reservations of this round, per lane.
     pub(super) later: FxHashMap<Lane, Later>,
@@ -99,7 +101,8 @@ impl Taken {
     }
 }
 
-/// Entries that get in each other's way: those of a leaf, apart from those of it that run in one window.
+/// Entries that get in each other's way: those of a leaf, apart from those of it that run in one
+/// window.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
     pub(super) leaf: LeafId,
@@ -127,12 +130,16 @@ pub(super) struct Later {
 }
 
 impl Later {
-    /// A sweep costs as much as there are running elements: no more of them than this are made in vain.
+    /// A sweep costs as much as there are running elements: no more of them than this are made in
+    /// vain.
     const UNDATABLE: usize = 8;
-    /// Nor are more entries than this visited for the sake of a reservation, so that a long queue without hope is left.
+    /// Nor are more entries than this visited for the sake of a reservation, so that a long queue
+    /// without hope is left.
     const LOOKS: u32 = 64;
 
     pub(super) fn goes_on(&self, depth: u32) -> bool {
-        self.booked < depth && self.undatable.len() < Self::UNDATABLE && self.looks < Self::LOOKS.max(depth)
+        self.booked < depth
+            && self.undatable.len() < Self::UNDATABLE
+            && self.looks < Self::LOOKS.max(depth)
     }
 }

@@ -36,8 +36,8 @@ pub(crate) struct Admitted<'p> {
     pub(crate) caps: Caps,
 }
 
-/// The tries that are admitted; the first refusal when there is none. Budgets see only the sum of what a gang holds, which
-/// is the same on any models.
+/// The tries that are admitted; the first refusal when there is none. Budgets see only the sum of
+/// what a gang holds, which is the same on any models.
 pub(crate) fn admitted<'p>(
     policy: &Policy,
     whose: Whose,
@@ -66,8 +66,9 @@ pub(crate) fn admitted<'p>(
     }
 }
 
-/// How much of each model a gang that may mix them can hold. Exact, since quotas of models are independent, and limits
-/// on users and elements see only sums, which are the same on any models: those refuse the whole gang.
+/// How much of each model a gang that may mix them can hold. Exact, since quotas of models are
+/// independent, and limits on users and elements see only sums, which are the same on any models:
+/// those refuse the whole gang.
 fn caps(
     policy: &Policy,
     whose: Whose,
@@ -100,7 +101,8 @@ fn caps(
         }
         caps.push((*model, most));
     }
-    let in_vain = caps.len() == models.len() && caps.iter().map(|(_, cap)| *cap).sum::<u64>() < total;
+    let in_vain =
+        caps.len() == models.len() && caps.iter().map(|(_, cap)| *cap).sum::<u64>() < total;
     match refused {
         Some(reason) if in_vain => Err(reason),
         _ => Ok(caps),

@@ -1,13 +1,14 @@
-//! A planner that remembers what limits refused, one that judges every entry anew, and one that passes nobody over unseen,
-//! start the same. One that knows what the pass before it found out plans the same as one that knows nothing.
+//! A planner that remembers what limits refused, one that judges every entry anew, and one that
+//! passes nobody over unseen, start the same. One that knows what the pass before it found out
+//! plans the same as one that knows nothing.
 
 use std::sync::Arc;
 
 use muster_model::job::GpuRequest;
 use muster_model::queue::{Backfill, Budget, Limits, Preemption};
 use muster_model::{
-    Array, AttemptId, Event, GpuModel, JobId, JobSpec, Observation, Plan, QueueSpec, QueueTree, Rank, Span,
-    TaskExit, TaskReport, Time,
+    Array, AttemptId, Event, GpuModel, JobId, JobSpec, Observation, Plan, QueueSpec, QueueTree,
+    Rank, Span, TaskExit, TaskReport, Time,
 };
 use proptest::prelude::*;
 
@@ -31,7 +32,8 @@ impl Dice {
     }
 }
 
-/// Tight limits nearly everywhere, with borrowing and lending between siblings; or none, and nobody is made to go.
+/// Tight limits nearly everywhere, with borrowing and lending between siblings; or none, and nobody
+/// is made to go.
 fn random_tree(dice: &mut Dice, is_limited: bool) -> QueueTree {
     let often = |percent: u64| if is_limited { percent } else { 0 };
     let mut leaf = |name: &str| {
@@ -78,7 +80,8 @@ fn random_tree(dice: &mut Dice, is_limited: bool) -> QueueTree {
 fn random_spec(dice: &mut Dice) -> JobSpec {
     let mut spec = spec(1 + dice.roll(3) as u32);
     spec.user = ["ann", "bob", "cy"][dice.roll(3) as usize].into();
-    spec.queue = ["default", "team/red", "team/red", "team/blue", "solo"][dice.roll(5) as usize].into();
+    spec.queue =
+        ["default", "team/red", "team/red", "team/blue", "solo"][dice.roll(5) as usize].into();
     spec.priority = dice.maybe(20, 2).map_or(0, |priority| priority as i32);
     spec.time_limit = dice.maybe(80, 8).map(|more| Span::from_secs(20 + 30 * more));
     let gpu = &mut spec.groups[0].task.gpu;
@@ -108,7 +111,8 @@ fn compare(known: &mut State, now: Time) -> (Plan, Remembered) {
     // A copy knows nothing of the passes before.
     let state = &mut known.clone();
     let afresh = plan(state, now);
-    // Without the look at what the next pass would take back: when that is seen depends on who is visited.
+    // Without the look at what the next pass would take back: when that is seen depends on who is
+    // visited.
     let remembered = passes(state, now, |planner| planner.fresh.is_watched = false).1;
     let anew = passes(state, now, |planner| {
         planner.fresh.is_watched = false;
@@ -119,9 +123,12 @@ fn compare(known: &mut State, now: Time) -> (Plan, Remembered) {
         planner.fresh.is_watched = false;
         planner.looks_at_all = true;
     });
-    assert_eq!(remembered.decisions, one_by_one.1.decisions, "somebody was passed over who has a place");
-    // Not the reservations: who visits more refused entries may go one round more, in which nothing else starts, but whose
-    // reservation has met a limit since loses it.
+    assert_eq!(
+        remembered.decisions, one_by_one.1.decisions,
+        "somebody was passed over who has a place"
+    );
+    // Not the reservations: who visits more refused entries may go one round more, in which nothing
+    // else starts, but whose reservation has met a limit since loses it.
     assert_eq!(remembered.decisions, anew.decisions);
     let mut planner = Planner::new(state, now);
     planner.run(|_| false);
@@ -136,7 +143,9 @@ fn compare(known: &mut State, now: Time) -> (Plan, Remembered) {
 /// Plays a story of submissions and ends; answers what was remembered in all its passes.
 fn play(seed: u64, steps: usize, is_limited: bool) -> Remembered {
     let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-    let Ok(mut state) = State::new(random_tree(&mut dice, is_limited)) else { return Remembered::default() };
+    let Ok(mut state) = State::new(random_tree(&mut dice, is_limited)) else {
+        return Remembered::default();
+    };
     let (mut now, mut next, mut known) = (Time(1000), 1, Remembered::default());
     for (at, model) in ["h100", "h100", "a100"].into_iter().enumerate() {
         let joined = node(&format!("n{at}"), 1 + dice.roll(8) as usize, model);
@@ -147,7 +156,8 @@ fn play(seed: u64, steps: usize, is_limited: bool) -> Remembered {
         // 1. Many at first, so that whole users are skipped where there are limits; then a few.
         let first = if is_limited { 150 } else { 60 };
         for _ in 0..if step == 0 { first } else { dice.roll(4) } {
-            let event = Event::Submitted { job: JobId(next), spec: Arc::new(random_spec(&mut dice)) };
+            let event =
+                Event::Submitted { job: JobId(next), spec: Arc::new(random_spec(&mut dice)) };
             if state.judge(&event).is_ok() {
                 state.apply(now, &event);
                 next += 1;
@@ -167,7 +177,8 @@ fn play(seed: u64, steps: usize, is_limited: bool) -> Remembered {
             end_one(&mut state, now, &mut running, &mut dice);
         }
         state.commit(now, &plan);
-        // 4. It is known of most from when on they run, so that their ends are instants; and of some only after another pass.
+        // 4. It is known of most from when on they run, so that their ends are instants; and of
+        //    some only after another pass.
         for (id, placement, _) in plan.starts() {
             if seed.is_multiple_of(8) && dice.roll(4) == 0 {
                 continue;
@@ -176,7 +187,8 @@ fn play(seed: u64, steps: usize, is_limited: bool) -> Remembered {
                 let (more, _) = compare(&mut state, now);
                 has_started = !more.decisions.is_empty();
                 state.commit(now, &more);
-                running.extend(more.starts().map(|(id, placement, _)| (id, placement.len() as u32)));
+                running
+                    .extend(more.starts().map(|(id, placement, _)| (id, placement.len() as u32)));
             }
             for rank in 0..placement.len() as u32 {
                 let report = TaskReport { id, rank: Rank(rank), what: Observation::Started };

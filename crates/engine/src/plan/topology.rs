@@ -1,10 +1,11 @@
-//! Places a gang that says how its nodes must lie to each other. In the order of what matters: the fewest domains, then
-//! the tightest that takes it, so that larger gangs keep theirs, then the least damage to wider domains, then names.
-//! Levels narrower than the one it names are used sparingly, too; within a narrowest domain it is as everywhere.
+//! Places a gang that says how its nodes must lie to each other. In the order of what matters: the
+//! fewest domains, then the tightest that takes it, so that larger gangs keep theirs, then the
+//! least damage to wider domains, then names. Levels narrower than the one it names are used
+//! sparingly, too; within a narrowest domain it is as everywhere.
 //!
-//! One group is exact: it is placed whenever its rule can be kept, in the fewest domains. Several groups are placed one
-//! after the other, within one domain also by search (`search.rs`); over several domains their number may not be the
-//! least.
+//! One group is exact: it is placed whenever its rule can be kept, in the fewest domains. Several
+//! groups are placed one after the other, within one domain also by search (`search.rs`); over
+//! several domains their number may not be the least.
 
 use std::sync::Arc;
 
@@ -40,15 +41,17 @@ pub(super) fn place(
 ) -> Placing {
     // 1. What can never be: too little in all, levels that are not there.
     let groups = shape.groups.iter().zip(&ask.pick.models).filter(|(need, _)| need.devices > 0);
-    if groups.clone().any(|(need, models)| need.tasks > 0 && !whole::could_fit(pool, ask.scope, need, models))
+    if groups
+        .clone()
+        .any(|(need, models)| need.tasks > 0 && !whole::could_fit(pool, ask.scope, need, models))
     {
         return Placing::Impossible;
     }
     let level = match &wish.rule {
         TopologyRule::Anywhere => None,
-        TopologyRule::Required(name) | TopologyRule::Preferred(name) | TopologyRule::Spread(name) => {
-            pool.domains.level(name)
-        }
+        TopologyRule::Required(name)
+        | TopologyRule::Preferred(name)
+        | TopologyRule::Spread(name) => pool.domains.level(name),
     };
     let segment = wish.segment.as_ref().map(|one| (pool.domains.level(&one.level), one.tasks));
     let segment = match segment {
@@ -61,9 +64,11 @@ pub(super) fn place(
     let mut models: SmallVec<[_; 2]> = ask.pick.models.iter().flatten().copied().collect();
     models.sort_unstable();
     models.dedup();
-    let terms = &Terms { models, segment, end: if level == Some(nodes) { nodes + 1 } else { nodes } };
+    let terms =
+        &Terms { models, segment, end: if level == Some(nodes) { nodes + 1 } else { nodes } };
     let case = Case { element, end, shape, terms };
-    // 3. By its rule: first where it ran last, if that was one domain; there may be checkpoints and caches.
+    // 3. By its rule: first where it ran last, if that was one domain; there may be checkpoints and
+    //    caches.
     let home = level.and_then(|level| Some((home_of(pool, &ask, level)?, level)));
     if let Some((scope, level)) = home {
         let narrowed = Ask { scope, effort: 0, ..ask };
@@ -98,7 +103,8 @@ fn home_of(pool: &Pool, ask: &Ask<'_>, level: Level) -> Option<Scope> {
         None => (level >= pool.domains.levels().len()).then_some(Scope::Node(*id)),
     };
     let first = of(ask.home.first()?)?;
-    (ask.scope == Scope::Cluster && ask.home.iter().all(|id| of(id) == Some(first))).then_some(first)
+    (ask.scope == Scope::Cluster && ask.home.iter().all(|id| of(id) == Some(first)))
+        .then_some(first)
 }
 
 /// In one domain of a level: the tightest that takes it.
@@ -129,7 +135,8 @@ fn is_plausible(pool: &mut Pool, ask: &Ask<'_>, scope: Scope) -> bool {
     match scope {
         Scope::Node(id) => {
             let devices = |need: &GroupNeed| u64::from(need.tasks) * u64::from(need.devices);
-            whole.map(|(need, _)| devices(need)).sum::<u64>() <= u64::from(pool.node(id).free().len())
+            whole.map(|(need, _)| devices(need)).sum::<u64>()
+                <= u64::from(pool.node(id).free().len())
         }
         _ => whole.all(|(need, models)| whole::could_fit(pool, scope, need, models)),
     }
@@ -218,7 +225,14 @@ fn in_both_orders(
 }
 
 /// Fills tasks of a group into a scope, in as few domains of a level as can be, and so on below.
-fn pack(gang: &mut Gang<'_>, terms: &Terms, group: u16, tasks: u32, scope: Scope, level: Level) -> bool {
+fn pack(
+    gang: &mut Gang<'_>,
+    terms: &Terms,
+    group: u16,
+    tasks: u32,
+    scope: Scope,
+    level: Level,
+) -> bool {
     if level >= terms.end || matches!(scope, Scope::Node(_)) {
         return fill(gang, group, tasks, scope);
     }

@@ -1,10 +1,11 @@
-//! Domains as units to be filled: how many tasks of a group each takes, and which are taken: as few as can be, or as
-//! evenly as can be. Counting only; it holds nothing.
+//! Domains as units to be filled: how many tasks of a group each takes, and which are taken: as few
+//! as can be, or as evenly as can be. Counting only; it holds nothing.
 //!
-//! Tasks of one group are alike, and nodes take them independently of each other, so a unit's capacity is the sum over
-//! its nodes, and the fewest units that suffice are the largest. Which of several sets of so many is taken: the one that
-//! lies in the narrowest wider domain, the least free one of these; in it the least free units that still make do, so
-//! that what is left over stays together where it is most.
+//! Tasks of one group are alike, and nodes take them independently of each other, so a unit's
+//! capacity is the sum over its nodes, and the fewest units that suffice are the largest. Which of
+//! several sets of so many is taken: the one that lies in the narrowest wider domain, the least
+//! free one of these; in it the least free units that still make do, so that what is left over
+//! stays together where it is most.
 
 use muster_model::NodeId;
 use muster_policy::ModelId;
@@ -46,7 +47,8 @@ pub(super) struct Unit {
     order: usize,
 }
 
-/// In so many units or more, all but the last are simply the largest: to weigh them costs more than it brings.
+/// In so many units or more, all but the last are simply the largest: to weigh them costs more than
+/// it brings.
 const MOST_WEIGHED: usize = 32;
 
 pub(super) fn tightness(pool: &mut Pool, terms: &Terms, scope: Scope) -> Tightness {
@@ -59,19 +61,27 @@ pub(super) fn tightness(pool: &mut Pool, terms: &Terms, scope: Scope) -> Tightne
     Tightness { free: free(pool, terms, scope), above, nodes }
 }
 
-/// Free devices of the models in question, unbooked; without any, free devices of all models and free CPUs.
+/// Free devices of the models in question, unbooked; without any, free devices of all models and
+/// free CPUs.
 fn free(pool: &mut Pool, terms: &Terms, scope: Scope) -> (u64, u64) {
     if terms.models.is_empty()
         && let Some(index) = pool.plain_of(scope)
     {
-        let sum =
-            |(devices, cpus), (more, free, _): &(u16, u64, u32)| (devices + u64::from(*more), cpus + free);
+        let sum = |(devices, cpus), (more, free, _): &(u16, u64, u32)| {
+            (devices + u64::from(*more), cpus + free)
+        };
         return index.iter().fold((0, 0), sum);
     }
     match (pool.index_of(scope), scope) {
         (Some(index), _) => {
             let indexes = terms.models.iter().filter_map(|model| index.model(*model));
-            (indexes.flat_map(|index| index.clear.sizes()).map(|(free, nodes)| free * nodes).sum(), 0)
+            (
+                indexes
+                    .flat_map(|index| index.clear.sizes())
+                    .map(|(free, nodes)| free * nodes)
+                    .sum(),
+                0,
+            )
         }
         (None, Scope::Node(id)) => {
             let node = pool.node(id);
@@ -79,7 +89,11 @@ fn free(pool: &mut Pool, terms: &Terms, scope: Scope) -> (u64, u64) {
             match terms.models.is_empty() {
                 true => (u64::from(free.len()), node.limit.cpus.saturating_sub(node.used.cpus)),
                 false => (
-                    terms.models.iter().map(|model| u64::from(free.and(node.of_model(*model)).len())).sum(),
+                    terms
+                        .models
+                        .iter()
+                        .map(|model| u64::from(free.and(node.of_model(*model)).len()))
+                        .sum(),
                     0,
                 ),
             }
@@ -88,15 +102,22 @@ fn free(pool: &mut Pool, terms: &Terms, scope: Scope) -> (u64, u64) {
     }
 }
 
-/// The domains of a level within a scope that take any task of a group. Nodes in no domain are units by themselves,
-/// unless slices must be in one.
-pub(super) fn units(gang: &mut Gang<'_>, terms: &Terms, group: u16, scope: Scope, level: Level) -> Vec<Unit> {
+/// The domains of a level within a scope that take any task of a group. Nodes in no domain are
+/// units by themselves, unless slices must be in one.
+pub(super) fn units(
+    gang: &mut Gang<'_>,
+    terms: &Terms,
+    group: u16,
+    scope: Scope,
+    level: Level,
+) -> Vec<Unit> {
     let pool = &*gang.pool;
     let mut scopes = pool.scopes_in(scope, level);
     if scope == Scope::Cluster && level < pool.domains.levels().len() && terms.segment.is_none() {
         scopes.extend(pool.loners().map(Scope::Node));
     }
-    let capacities = scopes.into_iter().map(|scope| (scope, capacity(gang, terms, group, scope, level)));
+    let capacities =
+        scopes.into_iter().map(|scope| (scope, capacity(gang, terms, group, scope, level)));
     let useful: Vec<(Scope, u64)> = capacities.filter(|(_, capacity)| *capacity > 0).collect();
     let unit = |(order, (scope, capacity))| Unit {
         scope,
@@ -120,9 +141,12 @@ fn capacity(gang: &Gang<'_>, terms: &Terms, group: u16, scope: Scope, level: Lev
             let whole = |scope| plain(scope) / u64::from(tasks) * u64::from(tasks);
             match level == narrow {
                 true => whole(scope),
-                false => {
-                    gang.pool.scopes_in(scope, narrow).into_iter().map(whole).fold(0, u64::saturating_add)
-                }
+                false => gang
+                    .pool
+                    .scopes_in(scope, narrow)
+                    .into_iter()
+                    .map(whole)
+                    .fold(0, u64::saturating_add),
             }
         }
         _ => plain(scope),
@@ -148,7 +172,8 @@ fn on_node(gang: &Gang<'_>, group: u16, node: NodeId) -> u64 {
     }
 }
 
-/// As few units as can be for so many tasks, and how many tasks each takes; `None` when all together do not suffice.
+/// As few units as can be for so many tasks, and how many tasks each takes; `None` when all
+/// together do not suffice.
 pub(super) fn fewest(
     pool: &mut Pool,
     terms: &Terms,
@@ -166,7 +191,9 @@ pub(super) fn fewest(
     let mut chosen = Vec::new();
     for others in (0..count).rev() {
         let at = match others >= MOST_WEIGHED {
-            true => (0..units.len()).max_by_key(|at| (units[*at].capacity, std::cmp::Reverse(*at)))?,
+            true => {
+                (0..units.len()).max_by_key(|at| (units[*at].capacity, std::cmp::Reverse(*at)))?
+            }
             false => tightest(&units, others, left)?,
         };
         let unit = units.remove(at);
@@ -198,10 +225,12 @@ fn descending(units: &[Unit]) -> Vec<u64> {
 /// The first unit with which so many largest others take what is left.
 fn tightest(units: &[Unit], others: usize, left: u64) -> Option<usize> {
     let largest = descending(units);
-    let sum = |count: usize| largest.iter().take(count).fold(0u64, |sum, one| sum.saturating_add(*one));
+    let sum =
+        |count: usize| largest.iter().take(count).fold(0u64, |sum, one| sum.saturating_add(*one));
     let (with, without) = (sum(others + 1), sum(others));
-    let is_among =
-        |unit: &Unit| others > 0 && largest.get(others - 1).is_some_and(|least| unit.capacity >= *least);
+    let is_among = |unit: &Unit| {
+        others > 0 && largest.get(others - 1).is_some_and(|least| unit.capacity >= *least)
+    };
     units.iter().position(|unit| match is_among(unit) {
         true => with >= left,
         false => without.saturating_add(unit.capacity) >= left,
@@ -209,7 +238,13 @@ fn tightest(units: &[Unit], others: usize, left: u64) -> Option<usize> {
 }
 
 /// Units of the narrowest wider domain of which so many suffice.
-fn together(pool: &mut Pool, terms: &Terms, units: &[Unit], count: usize, tasks: u32) -> Option<Vec<Unit>> {
+fn together(
+    pool: &mut Pool,
+    terms: &Terms,
+    units: &[Unit],
+    count: usize,
+    tasks: u32,
+) -> Option<Vec<Unit>> {
     for depth in 0.. {
         let mut wide: Vec<(DomainId, Vec<Unit>)> = Vec::new();
         for unit in units {
@@ -222,7 +257,9 @@ fn together(pool: &mut Pool, terms: &Terms, units: &[Unit], count: usize, tasks:
         if wide.is_empty() {
             return None;
         }
-        wide.retain(|(_, inside)| count_needed(inside, tasks).is_some_and(|needed| needed <= count));
+        wide.retain(|(_, inside)| {
+            count_needed(inside, tasks).is_some_and(|needed| needed <= count)
+        });
         let first_by_name = |inside: &[Unit]| inside.iter().map(|unit| unit.order).min();
         let key = |(id, inside): &(DomainId, Vec<Unit>)| {
             (tightness(pool, terms, Scope::Domain(*id)), first_by_name(inside))
@@ -234,7 +271,8 @@ fn together(pool: &mut Pool, terms: &Terms, units: &[Unit], count: usize, tasks:
     None
 }
 
-/// Tasks over as many units as can be, evenly, in blocks of so many; `None` when there is not room for all.
+/// Tasks over as many units as can be, evenly, in blocks of so many; `None` when there is not room
+/// for all.
 pub(super) fn evenly(mut units: Vec<Unit>, tasks: u32, block: u32) -> Option<Vec<(Scope, u32)>> {
     let block = u64::from(block.max(1));
     for unit in &mut units {
@@ -245,7 +283,8 @@ pub(super) fn evenly(mut units: Vec<Unit>, tasks: u32, block: u32) -> Option<Vec
     let mut left = u64::from(tasks).div_ceil(block);
     // 1. The same for all that have room, again and again.
     loop {
-        let open: Vec<usize> = (0..units.len()).filter(|at| counts[*at] < units[*at].capacity).collect();
+        let open: Vec<usize> =
+            (0..units.len()).filter(|at| counts[*at] < units[*at].capacity).collect();
         let each = left.checked_div(open.len() as u64)?;
         if each == 0 {
             break;
@@ -260,7 +299,8 @@ pub(super) fn evenly(mut units: Vec<Unit>, tasks: u32, block: u32) -> Option<Vec
         }
     }
     // 2. The rest one by one, where the most is left.
-    let mut open: Vec<usize> = (0..units.len()).filter(|at| counts[*at] < units[*at].capacity).collect();
+    let mut open: Vec<usize> =
+        (0..units.len()).filter(|at| counts[*at] < units[*at].capacity).collect();
     open.sort_by_key(|at| (std::cmp::Reverse(units[*at].capacity - counts[*at]), *at));
     for at in open.into_iter().take(left as usize) {
         counts[at] += 1;

@@ -1,5 +1,5 @@
-//! Orders in which nodes are looked at. A walk holds a place in an index, not a borrow, so that the pool may change
-//! between two steps; a node that moves to an earlier place is not met again.
+//! Orders in which nodes are looked at. A walk holds a place in an index, not a borrow, so that the
+//! pool may change between two steps; a node that moves to an earlier place is not met again.
 
 use muster_model::NodeId;
 use muster_policy::ModelId;
@@ -80,8 +80,8 @@ impl Walk {
     }
 }
 
-/// A walk over nodes for tasks without a GPU: those with the fewest free devices first, so that devices are not
-/// stranded behind busy CPUs; among equals the tightest fit in CPUs.
+/// A walk over nodes for tasks without a GPU: those with the fewest free devices first, so that
+/// devices are not stranded behind busy CPUs; among equals the tightest fit in CPUs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlainWalk {
     scope: Scope,
@@ -144,7 +144,8 @@ impl ShareWalk {
     /// The next device of the only node.
     fn next_on(&mut self, id: NodeId, node: &Node) -> Option<(NodeId, usize)> {
         let of_model = node.published.shared.iter().filter(|(model, _, _)| *model == self.model);
-        let ahead = of_model.map(|(_, free, device)| (*free, 0, *device)).filter(|one| *one >= self.next);
+        let ahead =
+            of_model.map(|(_, free, device)| (*free, 0, *device)).filter(|one| *one >= self.next);
         let (free, rank, device) = ahead.min()?;
         self.next = (free, rank, device + 1);
         Some((id, usize::from(device)))

@@ -1,5 +1,5 @@
-//! Tasks that hold whole devices. Packing keeps whole nodes free: a task goes where the fewest sufficient devices are
-//! free; a gang of several tasks uses as few nodes as it can.
+//! Tasks that hold whole devices. Packing keeps whole nodes free: a task goes where the fewest
+//! sufficient devices are free; a gang of several tasks uses as few nodes as it can.
 
 use muster_model::{DeviceSet, NodeId};
 use muster_policy::ModelId;
@@ -29,11 +29,20 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
             }
             for model in &models {
                 for list in lists(gang) {
-                    let mut walk = Walk::ascending(gang.ask.scope, *model, list, count(block * need.devices));
+                    let mut walk =
+                        Walk::ascending(gang.ask.scope, *model, list, count(block * need.devices));
                     while left > 0
                         && let Some(node) = walk.next(gang.pool)
                     {
-                        left -= place_block(gang, group, need, &[*model], node, block.min(left), &mut used);
+                        left -= place_block(
+                            gang,
+                            group,
+                            need,
+                            &[*model],
+                            node,
+                            block.min(left),
+                            &mut used,
+                        );
                     }
                 }
             }
@@ -53,7 +62,12 @@ pub(super) fn place(gang: &mut Gang<'_>, group: u16, need: &GroupNeed) -> bool {
 }
 
 /// A bound from the sizes of the buckets alone: refuses in microseconds what has no chance.
-pub(super) fn could_fit(pool: &mut Pool, scope: Scope, need: &GroupNeed, models: &[ModelId]) -> bool {
+pub(super) fn could_fit(
+    pool: &mut Pool,
+    scope: Scope,
+    need: &GroupNeed,
+    models: &[ModelId],
+) -> bool {
     let Some(index) = pool.index_of(scope) else { return true };
     let block = need.per_node.unwrap_or(1);
     let wanted = u64::from(need.tasks.div_ceil(block));
@@ -61,7 +75,8 @@ pub(super) fn could_fit(pool: &mut Pool, scope: Scope, need: &GroupNeed, models:
     let indexes = models.iter().filter_map(|model| index.model(*model));
     let mut room = 0;
     for (free, nodes) in indexes.flat_map(|index| index.clear.sizes().chain(index.booked.sizes())) {
-        let blocks = if need.per_node.is_some() { (free / per_block).min(1) } else { free / per_block };
+        let blocks =
+            if need.per_node.is_some() { (free / per_block).min(1) } else { free / per_block };
         room += blocks * nodes;
         if room >= wanted {
             return true;
@@ -70,16 +85,19 @@ pub(super) fn could_fit(pool: &mut Pool, scope: Scope, need: &GroupNeed, models:
     false
 }
 
-/// Which indexes to follow. Booked devices come first for whoever is gone before their bookings begin.
+/// Which indexes to follow. Booked devices come first for whoever is gone before their bookings
+/// begin.
 fn lists(gang: &Gang<'_>) -> impl Iterator<Item = List> + use<> {
     let booked = gang.pool.has_bookings_outside(gang.ask.window);
     booked.then_some(List::Booked).into_iter().chain([List::Clear])
 }
 
-/// Tasks go to the tightest node that takes all that are left; while there is none, to the emptiest.
+/// Tasks go to the tightest node that takes all that are left; while there is none, to the
+/// emptiest.
 fn spread(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, model: ModelId, tasks: u32) -> u32 {
     let mut left = tasks;
-    // What one node may take of the rest has been tried and failed for this many tasks: no use trying again.
+    // What one node may take of the rest has been tried and failed for this many tasks: no use
+    // trying again.
     let mut in_vain = u32::MAX;
     for list in lists(gang) {
         let mut emptiest = Walk::descending(gang.ask.scope, model, list);
@@ -97,10 +115,12 @@ fn spread(gang: &mut Gang<'_>, group: u16, need: &GroupNeed, model: ModelId, tas
     tasks - left
 }
 
-/// The node with the fewest free devices that takes all of `tasks`; before all others one where it ran last.
+/// The node with the fewest free devices that takes all of `tasks`; before all others one where it
+/// ran last.
 fn tightest(gang: &mut Gang<'_>, need: &GroupNeed, model: ModelId, tasks: u32) -> Option<NodeId> {
-    let devices =
-        tasks.checked_mul(need.devices).filter(|devices| *devices <= DeviceSet::MAX_DEVICES as u32)?;
+    let devices = tasks
+        .checked_mul(need.devices)
+        .filter(|devices| *devices <= DeviceSet::MAX_DEVICES as u32)?;
     let takes_all = |gang: &Gang<'_>, node: NodeId| room(gang, need, model, node, tasks) == tasks;
     if let Some(home) = gang.ask.home.iter().copied().find(|node| takes_all(gang, *node)) {
         return Some(home);
@@ -117,7 +137,13 @@ fn tightest(gang: &mut Gang<'_>, need: &GroupNeed, model: ModelId, tasks: u32) -
 }
 
 /// How many tasks, up to `most`, a node takes with one model.
-pub(super) fn room(gang: &Gang<'_>, need: &GroupNeed, model: ModelId, node: NodeId, most: u32) -> u32 {
+pub(super) fn room(
+    gang: &Gang<'_>,
+    need: &GroupNeed,
+    model: ModelId,
+    node: NodeId,
+    most: u32,
+) -> u32 {
     if !gang.admits(node) {
         return 0;
     }
@@ -172,8 +198,8 @@ fn place_block(
     0
 }
 
-/// Chooses devices among free ones. For a future start those that come free last; for now those that are booked for
-/// later; then the lowest.
+/// Chooses devices among free ones. For a future start those that come free last; for now those
+/// that are booked for later; then the lowest.
 fn choose(gang: &Gang<'_>, free: DeviceSet, node: NodeId, devices: u32) -> DeviceSet {
     if free.len() == devices {
         return free;
@@ -188,7 +214,8 @@ fn choose(gang: &Gang<'_>, free: DeviceSet, node: NodeId, devices: u32) -> Devic
             for set in freed.on(gang.pool, node, gang.ask.window) {
                 prefer(set);
             }
-            // What is free already and booked by somebody else at another time is of the least use to backfill.
+            // What is free already and booked by somebody else at another time is of the least use
+            // to backfill.
             prefer(gang.pool.node(node).booked);
         }
         None => prefer(gang.pool.node(node).booked),

@@ -1,13 +1,14 @@
-//! Which GPUs a window of GPUs sets aside, and what is to be said of windows as time passes. It proposes events and
-//! changes nothing; what is journalled is what it proposed then.
+//! Which GPUs a window of GPUs sets aside, and what is to be said of windows as time passes. It
+//! proposes events and changes nothing; what is journalled is what it proposed then.
 //!
-//! What is set aside stays where it is as long as it is sound. A device that is lost or drained is replaced, by one that
-//! is free when the window begins, or free now if it has begun.
+//! What is set aside stays where it is as long as it is sound. A device that is lost or drained is
+//! replaced, by one that is free when the window begins, or free now if it has begun.
 
 use std::collections::BTreeSet;
 
 use muster_model::{
-    DeviceSet, ElementId, Event, NodeId, Target, TaskPlacement, Time, Window, WindowPlace, WindowWhat,
+    DeviceSet, ElementId, Event, NodeId, Target, TaskPlacement, Time, Window, WindowPlace,
+    WindowWhat,
 };
 
 use crate::state::State;
@@ -24,8 +25,8 @@ pub(crate) struct Picked {
     pub(crate) in_way: BTreeSet<ElementId>,
 }
 
-/// What is to be journalled of windows by now: those that are over, those that are somewhere else, and who of others is
-/// stopped.
+/// What is to be journalled of windows by now: those that are over, those that are somewhere else,
+/// and who of others is stopped.
 pub(crate) fn events(state: &State, now: Time) -> Vec<Event> {
     let mut events = Vec::new();
     if state.windows.is_empty() {
@@ -56,15 +57,22 @@ pub(crate) fn events(state: &State, now: Time) -> Vec<Event> {
     events
 }
 
-/// Who holds something in the places of a window and does not run in it, and is there beyond an instant.
-pub(crate) fn strangers(state: &State, placed: &Placed, beyond: Time, now: Time) -> BTreeSet<ElementId> {
+/// Who holds something in the places of a window and does not run in it, and is there beyond an
+/// instant.
+pub(crate) fn strangers(
+    state: &State,
+    placed: &Placed,
+    beyond: Time,
+    now: Time,
+) -> BTreeSet<ElementId> {
     let mut found = BTreeSet::new();
     for place in &placed.places {
         let Some(id) = state.pool.find(&place.node) else { continue };
         for hold in &state.pool.node(id).holds {
             let holding = state.pool.holding(hold.key);
             let is_on = |task: &TaskPlacement| {
-                task.node == id && place.devices.is_none_or(|devices| !task.devices.and(devices).is_empty())
+                task.node == id
+                    && place.devices.is_none_or(|devices| !task.devices.and(devices).is_empty())
             };
             if holding.shape.window.as_ref() != Some(&placed.window.name)
                 && holding.end.at(now) > beyond
@@ -86,7 +94,8 @@ pub(crate) fn pick(state: &State, window: &Window, now: Time, all: &[Placed]) ->
     let own = all.iter().find(|one| one.window.name == window.name);
     let has = |node: &Node| {
         let places = own.iter().flat_map(|own| own.places.iter());
-        let place = places.filter(|place| place.node == node.spec.name).find_map(|place| place.devices);
+        let place =
+            places.filter(|place| place.node == node.spec.name).find_map(|place| place.devices);
         place.unwrap_or(DeviceSet::EMPTY)
     };
     let mut chosen: Vec<(NodeId, DeviceSet)> = Vec::new();
@@ -113,8 +122,9 @@ pub(crate) fn pick(state: &State, window: &Window, now: Time, all: &[Placed]) ->
     }
     left = choose(&rooms, left, &mut chosen);
     if window.stop && left > 0 {
-        let taken =
-            |id: NodeId| chosen.iter().find(|(node, _)| *node == id).map_or(DeviceSet::EMPTY, |one| one.1);
+        let taken = |id: NodeId| {
+            chosen.iter().find(|(node, _)| *node == id).map_or(DeviceSet::EMPTY, |one| one.1)
+        };
         let rest = rooms.iter().map(|(id, _, kept)| {
             let node = state.pool.node(*id);
             let sound = sound(node, model.as_ref(), stay).minus(others(node, window, all));
@@ -126,13 +136,15 @@ pub(crate) fn pick(state: &State, window: &Window, now: Time, all: &[Placed]) ->
     Some(picked(state, chosen, in_way))
 }
 
-/// The tightest node that has all that is left, or else the one that has the most; by name where they are alike.
+/// The tightest node that has all that is left, or else the one that has the most; by name where
+/// they are alike.
 fn choose(
     rooms: &[(NodeId, DeviceSet, DeviceSet)],
     mut left: u32,
     chosen: &mut [(NodeId, DeviceSet)],
 ) -> u32 {
-    let mut rooms: Vec<(usize, DeviceSet)> = rooms.iter().map(|(_, room, _)| *room).enumerate().collect();
+    let mut rooms: Vec<(usize, DeviceSet)> =
+        rooms.iter().map(|(_, room, _)| *room).enumerate().collect();
     while left > 0 {
         rooms.retain(|(_, room)| !room.is_empty());
         let enough = rooms.iter().filter(|(_, room)| room.len() >= left);
@@ -151,14 +163,17 @@ fn choose(
 fn picked(state: &State, chosen: Vec<(NodeId, DeviceSet)>, in_way: BTreeSet<ElementId>) -> Picked {
     let found = chosen.iter().map(|(_, devices)| devices.len()).sum();
     let places = chosen.into_iter().filter(|(_, devices)| !devices.is_empty());
-    let place =
-        |(id, devices)| WindowPlace { node: state.pool.node(id).spec.name.clone(), devices: Some(devices) };
+    let place = |(id, devices)| WindowPlace {
+        node: state.pool.node(id).spec.name.clone(),
+        devices: Some(devices),
+    };
     Picked { places: places.map(place).collect(), found, in_way }
 }
 
 /// Devices of a model that can be there throughout a stay, whoever holds them.
 fn sound(node: &Node, model: Option<&muster_model::GpuModel>, stay: (Time, Time)) -> DeviceSet {
-    let is_off = |drain: Option<&muster_model::Drain>| drain.is_some_and(|drain| drain.from < stay.1);
+    let is_off =
+        |drain: Option<&muster_model::Drain>| drain.is_some_and(|drain| drain.from < stay.1);
     if !node.up || is_off(node.drains.node.as_ref()) {
         return DeviceSet::EMPTY;
     }
@@ -172,11 +187,13 @@ fn sound(node: &Node, model: Option<&muster_model::GpuModel>, stay: (Time, Time)
 
 /// Devices that other windows set aside at some time of this one.
 fn others(node: &Node, window: &Window, all: &[Placed]) -> DeviceSet {
-    let other = all
-        .iter()
-        .filter(|one| one.window.name != window.name && times::collide(&one.window.times, &window.times));
-    let places = other.flat_map(|one| one.places.iter()).filter(|place| place.node == node.spec.name);
-    places.fold(DeviceSet::EMPTY, |all, place| all.or(place.devices.unwrap_or(DeviceSet(u128::MAX))))
+    let other = all.iter().filter(|one| {
+        one.window.name != window.name && times::collide(&one.window.times, &window.times)
+    });
+    let places =
+        other.flat_map(|one| one.places.iter()).filter(|place| place.node == node.spec.name);
+    places
+        .fold(DeviceSet::EMPTY, |all, place| all.or(place.devices.unwrap_or(DeviceSet(u128::MAX))))
 }
 
 /// Devices that others hold beyond an instant, and who they are.

@@ -1,6 +1,8 @@
 //! What users do to jobs: cancel, requeue; and how elements and jobs end.
 
-use muster_model::{Effect, ElementId, IndexRange, JobId, Outcome, StopCause, Target, Time, UserName};
+use muster_model::{
+    Effect, ElementId, IndexRange, JobId, Outcome, StopCause, Target, Time, UserName,
+};
 
 use super::State;
 use super::attempt::attempt_id;
@@ -146,8 +148,11 @@ impl State {
         let (index, grace) = (job.record.index_of(ordinal), job.record.spec.grace);
         let Some(element) = job.record.elements.get_mut(&ordinal) else { return };
         let attempt = element.attempt;
-        let Some(run) = element.run.as_mut().filter(|_| element.phase == Phase::Active) else { return };
-        // 1. A cancellation overrides everything; a requeue overrides failures, and what others want.
+        let Some(run) = element.run.as_mut().filter(|_| element.phase == Phase::Active) else {
+            return;
+        };
+        // 1. A cancellation overrides everything; a requeue overrides failures, and what others
+        //    want.
         let cause = match &fate {
             Fate::Cancelled(_) => StopCause::Cancelled,
             Fate::Requeued => StopCause::Requeued,
@@ -184,7 +189,8 @@ impl State {
         self.track(id, ordinal);
     }
 
-    /// Gives an element a record of its own, so that it can be treated by itself. Answers its ordinal.
+    /// Gives an element a record of its own, so that it can be treated by itself. Answers its
+    /// ordinal.
     pub(super) fn single_out(&mut self, id: JobId, index: u32) -> Option<u32> {
         let record = &mut self.jobs.get_mut(&id)?.record;
         let ordinal = record.ordinal_of(index)?;
@@ -233,7 +239,8 @@ impl State {
 
     pub(super) fn active_ordinals(&self, id: JobId) -> Vec<u32> {
         let Some(job) = self.jobs.get(&id) else { return Vec::new() };
-        let active = job.record.elements.iter().filter(|(_, element)| element.phase == Phase::Active);
+        let active =
+            job.record.elements.iter().filter(|(_, element)| element.phase == Phase::Active);
         active.map(|(ordinal, _)| *ordinal).collect()
     }
 

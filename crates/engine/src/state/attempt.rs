@@ -5,7 +5,8 @@ use std::sync::Arc;
 use muster_model::job::Restart;
 use muster_model::view::TaskStage;
 use muster_model::{
-    Attempt, AttemptId, Decision, Effect, ElementId, JobId, NodeId, Outcome, Plan, Span, TaskPlacement, Time,
+    Attempt, AttemptId, Decision, Effect, ElementId, JobId, NodeId, Outcome, Plan, Span,
+    TaskPlacement, Time,
 };
 use muster_policy::{ModelId, Promise};
 use smallvec::{SmallVec, smallvec};
@@ -16,8 +17,8 @@ use super::job::{Asked, Element, Fate, Phase, Run, RunEnd, RunStage, Signals, Ta
 use super::pool::Pool;
 use crate::fact::Fact;
 
-/// A failed start says nothing about the job, so it is tried again at least this often whatever the job's own
-/// policy is: one hiccup of a node must not lose a job.
+/// A failed start says nothing about the job, so it is tried again at least this often whatever the
+/// job's own policy is: one hiccup of a node must not lose a job.
 const START_RETRIES: u32 = 3;
 
 /// Names an attempt.
@@ -25,11 +26,16 @@ pub(crate) fn attempt_id(job: JobId, index: u32, attempt: u32) -> AttemptId {
     AttemptId { element: ElementId { job, index }, attempt: Attempt(attempt) }
 }
 
-/// Thousandths of GPUs by model that a placement holds. A device that its node no longer has counts for nothing.
-pub(crate) fn gpus_by_model(pool: &Pool, placement: &[TaskPlacement]) -> SmallVec<[(ModelId, u64); 1]> {
+/// Thousandths of GPUs by model that a placement holds. A device that its node no longer has counts
+/// for nothing.
+pub(crate) fn gpus_by_model(
+    pool: &Pool,
+    placement: &[TaskPlacement],
+) -> SmallVec<[(ModelId, u64); 1]> {
     let mut sums: SmallVec<[(ModelId, u64); 1]> = SmallVec::new();
     for task in placement {
-        let Some(model) = task.devices.iter().next().and_then(|device| pool.node(task.node).model_of(device))
+        let Some(model) =
+            task.devices.iter().next().and_then(|device| pool.node(task.node).model_of(device))
         else {
             continue;
         };
@@ -114,8 +120,10 @@ impl State {
             key,
             watched: None,
         };
-        let element =
-            record.elements.entry(ordinal).or_insert_with(|| Box::new(Element::waiting(false, Time(0))));
+        let element = record
+            .elements
+            .entry(ordinal)
+            .or_insert_with(|| Box::new(Element::waiting(false, Time(0))));
         element.phase = Phase::Active;
         element.attempt = id.attempt.0;
         element.run = Some(run);
@@ -245,8 +253,8 @@ impl State {
         element.phase = phase;
     }
 
-    /// Keeps an element off the node on which it could not be started, if the others can host it: as they are, since
-    /// nothing but a change of them or of the queues ends that.
+    /// Keeps an element off the node on which it could not be started, if the others can host it:
+    /// as they are, since nothing but a change of them or of the queues ends that.
     fn avoid(&mut self, id: JobId, ordinal: u32, node: NodeId) {
         let epoch = self.pool.epoch();
         let Some(job) = self.jobs.get(&id) else { return };
@@ -257,7 +265,12 @@ impl State {
         };
         avoid.push(node);
         let caps = self.policy.most_ever_of(job.record.leaf, job.record.duration()).into();
-        if !crate::plan::idle::fits_working(&self.pool, self.classes.shape(job.class), &avoid, &caps) {
+        if !crate::plan::idle::fits_working(
+            &self.pool,
+            self.classes.shape(job.class),
+            &avoid,
+            &caps,
+        ) {
             return;
         }
         if let Some(element) = self.element_mut(id, ordinal) {
@@ -270,7 +283,8 @@ impl State {
         let mut effects = Vec::new();
         for (id, job) in self.jobs.iter() {
             for (ordinal, element) in &job.record.elements {
-                let Some(run) = element.run.as_ref().filter(|_| element.phase == Phase::Active) else {
+                let Some(run) = element.run.as_ref().filter(|_| element.phase == Phase::Active)
+                else {
                     continue;
                 };
                 let id = attempt_id(*id, job.record.index_of(*ordinal), element.attempt);
@@ -296,7 +310,9 @@ impl State {
 /// Does an attempt that ended so make room for another?
 fn is_restarted(restart: Restart, used: u32, outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Idle { .. } | Outcome::Cancelled { .. } | Outcome::DependencyFailed { .. } => false,
+        Outcome::Idle { .. } | Outcome::Cancelled { .. } | Outcome::DependencyFailed { .. } => {
+            false
+        }
         Outcome::Succeeded | Outcome::TimedOut => restart.always,
         Outcome::Failed { .. }
         | Outcome::Signaled { .. }

@@ -1,8 +1,10 @@
-//! Claims: places that an element was promised and that others are made to leave. From the decision on, the element counts
-//! in its queue as if it held them, and those who go count no more; what is free of its places is kept for it by every
-//! pass (`plan/claims.rs`). Whose turn it is to go is decided in `plan`.
+//! Claims: places that an element was promised and that others are made to leave. From the decision
+//! on, the element counts in its queue as if it held them, and those who go count no more; what is
+//! free of its places is kept for it by every pass (`plan/claims.rs`). Whose turn it is to go is
+//! decided in `plan`.
 //!
-//! The claimant is charged from the decision on, so nobody pays for the time in which he was told to go.
+//! The claimant is charged from the decision on, so nobody pays for the time in which he was told
+//! to go.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -103,8 +105,8 @@ impl State {
         self.sync(now, Owner { job: id.job, ordinal: Some(ordinal) });
     }
 
-    /// All claims, the oldest first. Who was promised places later was promised what is left beside those before him, once
-    /// others have gone for him: so he starts after them.
+    /// All claims, the oldest first. Who was promised places later was promised what is left beside
+    /// those before him, once others have gone for him: so he starts after them.
     pub(crate) fn claims_in_order(&self) -> Vec<(u64, JobId, u32)> {
         let nth = |(job, ordinal): &(JobId, u32)| {
             let claim = self.jobs[job].record.elements.get(ordinal)?.claim.as_ref()?;
@@ -118,7 +120,10 @@ impl State {
     /// Counts what was promised as held.
     fn count_claim(&mut self, now: Time, id: JobId, ordinal: u32, claim: &Claim) {
         let Some(job) = self.jobs.get(&id) else { return };
-        debug_assert!(job.record.elements.contains_key(&ordinal), "a claim is of an element with a record");
+        debug_assert!(
+            job.record.elements.contains_key(&ordinal),
+            "a claim is of an element with a record"
+        );
         let promise = Promise { from: claim.since, length: job.record.duration() };
         self.policy.hold(now, job.record.leaf, job.user, &claim.gpus);
         self.policy.promise(job.record.leaf, job.user, claim.milli(), promise);
@@ -127,7 +132,9 @@ impl State {
     /// After a restore: counts a claim again.
     pub(super) fn restore_claim(&mut self, id: JobId, ordinal: u32) {
         let Some(job) = self.jobs.get(&id) else { return };
-        let Some(claim) = job.record.elements.get(&ordinal).and_then(|element| element.claim.as_ref()) else {
+        let Some(claim) =
+            job.record.elements.get(&ordinal).and_then(|element| element.claim.as_ref())
+        else {
             return;
         };
         let promise = Promise { from: claim.since, length: job.record.duration() };
@@ -151,7 +158,8 @@ impl State {
 
     /// A decision gives a promise up.
     pub(super) fn unclaim(&mut self, now: Time, id: ElementId) {
-        let Some(ordinal) = self.jobs.get(&id.job).and_then(|job| job.record.ordinal_of(id.index)) else {
+        let Some(ordinal) = self.jobs.get(&id.job).and_then(|job| job.record.ordinal_of(id.index))
+        else {
             return;
         };
         self.end_claim(now, id.job, ordinal);
@@ -171,7 +179,8 @@ impl State {
         let (length, grace, terms) = (record.duration(), record.spec.grace, record.spec.checkpoint);
         let Some(element) = record.elements.get_mut(&ordinal) else { return };
         let is_current = element.phase == Phase::Active && element.attempt == id.attempt.0;
-        let Some(run) = element.run.as_mut().filter(|run| is_current && run.leaving.is_none()) else {
+        let Some(run) = element.run.as_mut().filter(|run| is_current && run.leaving.is_none())
+        else {
             return;
         };
         // 1. It counts no more.
@@ -215,7 +224,8 @@ impl State {
     /// An attempt that has to go was waited for long enough.
     pub(super) fn eviction_due(&mut self, now: Time, id: AttemptId) {
         let job = id.element.job;
-        let Some(ordinal) = self.jobs.get(&job).and_then(|job| job.record.ordinal_of(id.element.index))
+        let Some(ordinal) =
+            self.jobs.get(&job).and_then(|job| job.record.ordinal_of(id.element.index))
         else {
             return;
         };
@@ -248,14 +258,17 @@ impl State {
         })
     }
 
-    /// True when an attempt is on its way out, and its element has a promise of where it goes on: with another size.
+    /// True when an attempt is on its way out, and its element has a promise of where it goes on:
+    /// with another size.
     pub(super) fn goes_for_itself(&self, id: JobId, ordinal: u32) -> bool {
         let element = self.jobs.get(&id).and_then(|job| job.record.elements.get(&ordinal));
         let run = element.and_then(|element| {
             let is_active = element.phase == Phase::Active && element.claim.is_some();
             element.run.as_ref().filter(|_| is_active)
         });
-        run.is_some_and(|run| run.leaving.is_some() && matches!(run.fate, None | Some(Fate::Preempted)))
+        run.is_some_and(|run| {
+            run.leaving.is_some() && matches!(run.fate, None | Some(Fate::Preempted))
+        })
     }
 }
 

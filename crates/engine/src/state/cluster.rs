@@ -35,7 +35,8 @@ impl State {
         let mut elements: Vec<_> = holds.map(|hold| self.pool.holding(hold.key).element).collect();
         elements.sort_unstable();
         for element in elements {
-            let ordinal = self.jobs.get(&element.job).and_then(|job| job.record.ordinal_of(element.index));
+            let ordinal =
+                self.jobs.get(&element.job).and_then(|job| job.record.ordinal_of(element.index));
             if let Some(ordinal) = ordinal {
                 self.lose_tasks(now, element.job, ordinal, node, reason);
             }
@@ -43,8 +44,15 @@ impl State {
     }
 
     /// The whole node, from now on, by whomever.
-    pub(super) fn node_drained(&mut self, now: Time, name: &NodeName, drained: bool, reason: &Arc<str>) {
-        let drain = drained.then(|| Drain { from: now, by: None, reason: Arc::clone(reason), stop: false });
+    pub(super) fn node_drained(
+        &mut self,
+        now: Time,
+        name: &NodeName,
+        drained: bool,
+        reason: &Arc<str>,
+    ) {
+        let drain =
+            drained.then(|| Drain { from: now, by: None, reason: Arc::clone(reason), stop: false });
         self.drain_set(now, name, None, drain.as_ref());
     }
 
@@ -76,7 +84,8 @@ impl State {
             let stopped = node.drains.stopped(&node.spec, now);
             for holding in node.holds.iter().map(|hold| self.pool.holding(hold.key)) {
                 let is_on = |task: &TaskPlacement| {
-                    task.node == id && (stopped.whole || !task.devices.and(stopped.devices).is_empty())
+                    task.node == id
+                        && (stopped.whole || !task.devices.and(stopped.devices).is_empty())
                 };
                 if holding.placement.iter().any(is_on) && !self.is_stopping(holding.element) {
                     elements.insert(holding.element);

@@ -1,5 +1,6 @@
-//! Dependencies between jobs: who waits for whom, and what becomes of them. Ids only grow and a job may only
-//! wait for earlier ones, so there are no cycles; news spreads by a work list, not by recursion.
+//! Dependencies between jobs: who waits for whom, and what becomes of them. Ids only grow and a job
+//! may only wait for earlier ones, so there are no cycles; news spreads by a work list, not by
+//! recursion.
 
 use std::collections::VecDeque;
 
@@ -9,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::State;
 
-/// Ended jobs that are remembered for dependencies. A script that names a job which 100,000 others have outlived
-/// waits for something else than it thinks.
+/// Ended jobs that are remembered for dependencies. A script that names a job which 100,000 others
+/// have outlived waits for something else than it thinks.
 const REMEMBERED: usize = 100_000;
 
 /// Jobs that ended not long ago, and whether they succeeded.
@@ -92,7 +93,8 @@ impl State {
         }
         let judged: Vec<_> =
             job.record.waits_for.iter().map(|one| (one.clone(), self.satisfaction(one))).collect();
-        // A job that is forgotten by now ended long ago; nobody can say how, so only success-blind kinds are met.
+        // A job that is forgotten by now ended long ago; nobody can say how, so only success-blind
+        // kinds are met.
         let is_lost = |one: &Dependency, found: Satisfaction| {
             found == Satisfaction::Impossible
                 || found == Satisfaction::Unknown
@@ -133,9 +135,9 @@ impl State {
         self.recent.push(id, succeeded);
     }
 
-    /// Tells the waiters of every job in the news, by number: who waits has a higher one, so whoever is told finds all ends
-    /// that this event brings, and says the same of them whichever came first. Ends: a job ends at most once, and only
-    /// ends make news here.
+    /// Tells the waiters of every job in the news, by number: who waits has a higher one, so
+    /// whoever is told finds all ends that this event brings, and says the same of them whichever
+    /// came first. Ends: a job ends at most once, and only ends make news here.
     pub(super) fn spread_news(&mut self, now: Time) {
         while let Some(id) = self.news.pop_first() {
             let Some(waiters) = self.waiters.get(&id).cloned() else { continue };

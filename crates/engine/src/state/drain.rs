@@ -1,8 +1,9 @@
-//! Drains of a node: of it as a whole and of single devices, now or from an instant on. What was asked for is durable; what
-//! follows for placing is derived from it. It decides nothing.
+//! Drains of a node: of it as a whole and of single devices, now or from an instant on. What was
+//! asked for is durable; what follows for placing is derived from it. It decides nothing.
 //!
-//! A drain is a wall in time: nothing that would still be there behind it is started. So a drain that lies ahead needs
-//! no event when its instant comes; until then whatever ends before it may start.
+//! A drain is a wall in time: nothing that would still be there behind it is started. So a drain
+//! that lies ahead needs no event when its instant comes; until then whatever ends before it may
+//! start.
 
 use std::sync::Arc;
 
@@ -74,7 +75,8 @@ impl Drains {
     /// Drains the node, or takes it back. What is drained already stays so since when it is.
     pub(crate) fn set_node(&mut self, now: Time, drain: Option<&Drain>) {
         let since = self.node.as_ref().map(|old| old.from);
-        self.node = drain.map(|drain| Drain { from: begins(now, since, drain.from), ..drain.clone() });
+        self.node =
+            drain.map(|drain| Drain { from: begins(now, since, drain.from), ..drain.clone() });
     }
 
     /// Drains devices, or takes them back.
@@ -118,14 +120,17 @@ impl Drains {
                 None => {}
                 Some(from) if from <= now => walls.drained = walls.drained.or(one),
                 Some(from) => {
-                    let known =
-                        walls.ahead.iter_mut().find_map(|wall| match (&wall.when, &mut wall.devices) {
+                    let known = walls.ahead.iter_mut().find_map(|wall| {
+                        match (&wall.when, &mut wall.devices) {
                             (When::From(at), Some(devices)) if *at == from => Some(devices),
                             _ => None,
-                        });
+                        }
+                    });
                     match known {
                         Some(devices) => *devices = devices.or(one),
-                        None => walls.ahead.push(Wall { devices: Some(one), when: When::From(from) }),
+                        None => {
+                            walls.ahead.push(Wall { devices: Some(one), when: When::From(from) })
+                        }
                     }
                 }
             }
@@ -153,7 +158,8 @@ pub(crate) struct Stopped {
     pub(crate) devices: DeviceSet,
 }
 
-/// From when: nothing is drained in hindsight, and saying again that something is drained does not make it so later.
+/// From when: nothing is drained in hindsight, and saying again that something is drained does not
+/// make it so later.
 fn begins(now: Time, since: Option<Time>, from: Time) -> Time {
     match since.filter(|since| *since <= now && from <= now) {
         Some(since) => since,

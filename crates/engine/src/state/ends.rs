@@ -1,8 +1,9 @@
-//! When what is held comes back: the time axis of the availability profile, kept in order as holdings come and go.
+//! When what is held comes back: the time axis of the availability profile, kept in order as
+//! holdings come and go.
 //!
-//! An end is a promise (time limit and grace), not an observation. What overran its promise counts as ending one
-//! millisecond from now: it still holds its devices now, and nothing better is known. Textbook EASY, which lets
-//! it end "now", decides the same, since no job ends before it started.
+//! An end is a promise (time limit and grace), not an observation. What overran its promise counts
+//! as ending one millisecond from now: it still holds its devices now, and nothing better is known.
+//! Textbook EASY, which lets it end "now", decides the same, since no job ends before it started.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -46,7 +47,8 @@ pub(crate) struct Ends {
 const AT_FIRST: usize = 8;
 const AT_ONCE: usize = 32;
 
-/// Ends one after the other, as seen from one instant. Valid while holdings are only parked, not removed.
+/// Ends one after the other, as seen from one instant. Valid while holdings are only parked, not
+/// removed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Upcoming {
     now: Time,
@@ -146,8 +148,13 @@ mod tests {
     #[test]
     fn ends_come_in_order_as_seen_from_now_and_none_lies_behind_it() {
         let mut ends = Ends::default();
-        let rows =
-            [End::At(Time(50)), End::After(Span(20)), End::Never, End::At(Time(200)), End::After(Span(150))];
+        let rows = [
+            End::At(Time(50)),
+            End::After(Span(20)),
+            End::Never,
+            End::At(Time(200)),
+            End::After(Span(150)),
+        ];
         for (key, end) in rows.into_iter().enumerate() {
             ends.insert(end, ElementId::single(JobId(key as u64)), HoldKey(key as u32));
         }
@@ -163,7 +170,8 @@ mod tests {
             let end = if key % 2 == 0 { End::At(Time(101 + at)) } else { End::After(Span(1 + at)) };
             ends.insert(end, ElementId::single(JobId(u64::from(key))), HoldKey(key));
         }
-        let all: Vec<_> = (0..3 * AT_ONCE as u32).map(|key| (101 + u64::from(key / 2), key)).collect();
+        let all: Vec<_> =
+            (0..3 * AT_ONCE as u32).map(|key| (101 + u64::from(key / 2), key)).collect();
         assert_eq!(upcoming(&ends, Time(100)), all);
     }
 

@@ -1,8 +1,10 @@
-//! What waits, as the policy orders it. An entry stands for the fresh elements of a job, or for one element with a
-//! record. Entries that may not start yet (a begin time, a back-off) sleep here until their time.
+//! What waits, as the policy orders it. An entry stands for the fresh elements of a job, or for one
+//! element with a record. Entries that may not start yet (a begin time, a back-off) sleep here
+//! until their time.
 //!
-//! The fresh elements of an array are enqueued as a few tickets on one slot: the policy interleaves tickets of
-//! different users by their shares, and a pass that uses up all tickets of an array begins another round.
+//! The fresh elements of an array are enqueued as a few tickets on one slot: the policy interleaves
+//! tickets of different users by their shares, and a pass that uses up all tickets of an array
+//! begins another round.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,8 +16,9 @@ use rustc_hash::FxHashMap;
 
 use super::shape::ClassId;
 
-/// At most this many tickets of one array stand in its leaf's order at once. Enough that shares decide between users
-/// at a fine grain, few enough that a large array is submitted in microseconds.
+/// At most this many tickets of one array stand in its leaf's order at once. Enough that shares
+/// decide between users at a fine grain, few enough that a large array is submitted in
+/// microseconds.
 pub(crate) const MAX_TICKETS: u32 = 64;
 
 /// Age order: jobs by number, within a job its tickets, then its individual elements by ordinal.
@@ -53,7 +56,8 @@ pub(crate) struct Rank {
 /// Longer than every real duration.
 pub(crate) const ENDLESS: Span = Span(u64::MAX);
 
-/// What stands in an order: how many entries of each class and duration, by class, the shortest first.
+/// What stands in an order: how many entries of each class and duration, by class, the shortest
+/// first.
 #[derive(Clone, Debug, Default)]
 struct Census(BTreeMap<(ClassId, Span), u32>);
 
@@ -147,7 +151,13 @@ impl Entries {
     }
 
     /// Puts an owner where it belongs.
-    pub(crate) fn set(&mut self, policy: &mut Policy, owner: Owner, rank: Rank, standing: Standing) {
+    pub(crate) fn set(
+        &mut self,
+        policy: &mut Policy,
+        owner: Owner,
+        rank: Rank,
+        standing: Standing,
+    ) {
         let slot = match self.slot(owner) {
             Some(slot) => slot,
             None if standing == Standing::Out => return,

@@ -1,5 +1,6 @@
-//! Heads: elements that have been the first of their queue, blocked by capacity and without a planned start, and since when.
-//! Durable, so that a restart does not begin their patience anew. Which element is a head is decided in `plan/patience.rs`.
+//! Heads: elements that have been the first of their queue, blocked by capacity and without a
+//! planned start, and since when. Durable, so that a restart does not begin their patience anew.
+//! Which element is a head is decided in `plan/patience.rs`.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::State;
 use super::entries::Owner;
 
-/// Since when an element has been a head, by ordinal. An element stays in it while it waits, also while another is before it:
-/// two users whose shares cross again and again would otherwise begin anew each time.
+/// Since when an element has been a head, by ordinal. An element stays in it while it waits, also
+/// while another is before it: two users whose shares cross again and again would otherwise begin
+/// anew each time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Heads(BTreeMap<JobId, BTreeMap<u32, Time>>);
@@ -27,7 +29,9 @@ impl Heads {
 
     /// All heads, by job and ordinal.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (JobId, u32, Time)> {
-        self.0.iter().flat_map(|(job, of)| of.iter().map(|(ordinal, since)| (*job, *ordinal, *since)))
+        self.0
+            .iter()
+            .flat_map(|(job, of)| of.iter().map(|(ordinal, since)| (*job, *ordinal, *since)))
     }
 
     pub(super) fn forget(&mut self, job: JobId, ordinal: u32) {
@@ -61,7 +65,8 @@ impl State {
         self.heads.0.entry(id.job).or_default().entry(ordinal).or_insert(now);
     }
 
-    /// What an entry stands for waits no more, or may not start: if it waits again, its patience begins anew.
+    /// What an entry stands for waits no more, or may not start: if it waits again, its patience
+    /// begins anew.
     pub(super) fn end_head(&mut self, owner: Owner) {
         if self.heads.is_empty() {
             return;
@@ -70,7 +75,8 @@ impl State {
         match (owner.ordinal, record) {
             (Some(ordinal), _) => self.heads.forget(owner.job, ordinal),
             (None, Some(record)) => {
-                self.heads.forget_all_but(owner.job, |ordinal| record.elements.contains_key(&ordinal));
+                self.heads
+                    .forget_all_but(owner.job, |ordinal| record.elements.contains_key(&ordinal));
             }
             (None, None) => self.heads.forget_job(owner.job),
         }

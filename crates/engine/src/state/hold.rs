@@ -1,5 +1,6 @@
-//! Holds: what keeps elements that wait from starting until somebody releases them. A user holds the own jobs; the hold of an
-//! administrator lies over that, and only an administrator takes it away.
+//! Holds: what keeps elements that wait from starting until somebody releases them. A user holds
+//! the own jobs; the hold of an administrator lies over that, and only an administrator takes it
+//! away.
 
 use muster_model::{JobId, Target, Time, UserName};
 use serde::{Deserialize, Serialize};
@@ -84,7 +85,8 @@ impl State {
 }
 
 impl JobRecord {
-    /// Returns the hold of an administrator over one element, or over the job: over all of it that waits.
+    /// Returns the hold of an administrator over one element, or over the job: over all of it that
+    /// waits.
     fn admin_hold(&self, index: Option<u32>) -> Option<&AdminHold> {
         if let Some(index) = index {
             return self.admin_hold_of(self.ordinal_of(index)?);

@@ -1,7 +1,8 @@
-//! Incremental indexes over nodes, so that looking for a place never scans the cluster: per GPU model, nodes by
-//! how many devices are free, and partially held devices by what is left of them; for tasks without a GPU, nodes
-//! by free devices and CPUs. They only order and count; they decide nothing. They may lag behind the nodes: the pool brings them up
-//! to date when it is asked for one.
+//! Incremental indexes over nodes, so that looking for a place never scans the cluster: per GPU
+//! model, nodes by how many devices are free, and partially held devices by what is left of them;
+//! for tasks without a GPU, nodes by free devices and CPUs. They only order and count; they decide
+//! nothing. They may lag behind the nodes: the pool brings them up to date when it is asked for
+//! one.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +29,8 @@ impl Buckets {
         self.by_count[usize::from(count)].remove(rank);
     }
 
-    /// The first node with at least `count`, or with exactly `count` and at least this rank: ascending order.
+    /// The first node with at least `count`, or with exactly `count` and at least this rank:
+    /// ascending order.
     pub(crate) fn ascending(&self, count: u16, rank: u32) -> Option<(u16, u32)> {
         let mut from = rank;
         for count in count..self.by_count.len() as u16 {
@@ -59,7 +61,10 @@ impl Buckets {
 
     /// How many nodes have each count, from 0.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.by_count.iter().enumerate().map(|(count, nodes)| (count as u64, u64::from(nodes.len())))
+        self.by_count
+            .iter()
+            .enumerate()
+            .map(|(count, nodes)| (count as u64, u64::from(nodes.len())))
     }
 }
 
@@ -77,7 +82,8 @@ pub(crate) struct ModelIndex {
 impl ModelIndex {
     /// A node counts otherwise than before.
     fn count(&mut self, rank: u32, before: Option<Counts>, after: Option<Counts>) {
-        let (had, has) = (before.and_then(|(_, booked)| booked), after.and_then(|(_, booked)| booked));
+        let (had, has) =
+            (before.and_then(|(_, booked)| booked), after.and_then(|(_, booked)| booked));
         let (was, is) = (before.map(|(clear, _)| clear), after.map(|(clear, _)| clear));
         for (buckets, old, new) in [(&mut self.clear, was, is), (&mut self.booked, had, has)] {
             if old != new {
@@ -92,8 +98,8 @@ impl ModelIndex {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     models: Vec<ModelIndex>,
-    /// Hosting nodes by free devices of any model, then free CPUs, then rank. Its updates are dear, and most jobs have GPUs: so it
-    /// is brought up to date by itself.
+    /// Hosting nodes by free devices of any model, then free CPUs, then rank. Its updates are dear,
+    /// and most jobs have GPUs: so it is brought up to date by itself.
     pub(crate) plain: BTreeSet<(u16, u64, u32)>,
 }
 
@@ -173,7 +179,9 @@ pub(crate) fn describe(node: &Node) -> Published {
     for (_, devices) in &node.models {
         let free = free.and(*devices);
         let booked = !free.and(node.booked).is_empty();
-        present.buckets.push((free.minus(node.booked).len() as u16, booked.then(|| free.len() as u16)));
+        present
+            .buckets
+            .push((free.minus(node.booked).len() as u16, booked.then(|| free.len() as u16)));
     }
     for device in node.touched.and(node.usable).iter() {
         let held = node.held_of(device);

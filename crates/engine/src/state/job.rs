@@ -1,5 +1,6 @@
-//! Jobs and their elements as the engine remembers them. An array is lazy: an element has a record only once it
-//! started or was acted on individually, so a large array costs the same as one job while it waits.
+//! Jobs and their elements as the engine remembers them. An array is lazy: an element has a record
+//! only once it started or was acted on individually, so a large array costs the same as one job
+//! while it waits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,8 +8,8 @@ use std::sync::Arc;
 use muster_model::outcome::{Outcome, TaskExit};
 use muster_model::view::TaskStage;
 use muster_model::{
-    Array, Dependency, IndexRange, JobSpec, NodeId, Rank, Span, StopCause, TaskCheckpoint, TaskPlacement,
-    Time,
+    Array, Dependency, IndexRange, JobSpec, NodeId, Rank, Span, StopCause, TaskCheckpoint,
+    TaskPlacement, Time,
 };
 use muster_policy::{LeafId, ModelId, UserId};
 use serde::{Deserialize, Serialize};
@@ -53,13 +54,15 @@ pub(crate) struct JobRecord {
     /// Elements with a record, by ordinal.
     /// Boxed: a leaf of the map has room for eleven, and most jobs have one.
     pub(crate) elements: BTreeMap<u32, Box<Element>>,
-    /// How all elements ended that had no record when the job was cancelled or its dependency failed.
+    /// How all elements ended that had no record when the job was cancelled or its dependency
+    /// failed.
     pub(crate) rest: Option<Box<Rest>>,
     /// Elements that have run or ended at least once.
     pub(crate) begun: u32,
     /// Elements holding resources.
     pub(crate) active: u32,
-    /// Elements with a claim that hold nothing: what goes on with another size still counts as active.
+    /// Elements with a claim that hold nothing: what goes on with another size still counts as
+    /// active.
     #[serde(default)]
     pub(crate) claims: u32,
     pub(crate) succeeded: u32,
@@ -201,8 +204,8 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    /// The fate of an attempt that was asked to make room and then ended badly: it is preempted. To have been idle is no bad
-    /// end.
+    /// The fate of an attempt that was asked to make room and then ended badly: it is preempted. To
+    /// have been idle is no bad end.
     pub(super) fn while_leaving(self) -> Self {
         match self {
             Fate::Failed(Outcome::Idle { .. }) => self,

@@ -1,5 +1,6 @@
-//! Jobs in memory, by number. Each is looked up dozens of times on its way and seldom listed: so they are found by hash, and
-//! their order is kept beside. The order of the hash must not come near a decision, a journal or a view.
+//! Jobs in memory, by number. Each is looked up dozens of times on its way and seldom listed: so
+//! they are found by hash, and their order is kept beside. The order of the hash must not come near
+//! a decision, a journal or a view.
 
 use std::ops::Index;
 
@@ -99,8 +100,14 @@ mod tests {
         let mut state = State::new(QueueTree::single()).unwrap();
         let (leaf, user) = (state.policy.default_leaf(), state.policy.intern_user(&"ann".into()));
         let record = JobRecord::new(Arc::new(spec(1)), leaf, Time(0));
-        let job =
-            || Box::new(Job { record: record.clone(), user, class: Default::default(), waits_in: None });
+        let job = || {
+            Box::new(Job {
+                record: record.clone(),
+                user,
+                class: Default::default(),
+                waits_in: None,
+            })
+        };
         let mut jobs = Jobs::default();
         for id in (0..1000).rev().map(JobId) {
             jobs.insert(id, job());
@@ -112,8 +119,12 @@ mod tests {
         jobs.insert(JobId(998), job());
         jobs.insert(JobId(5), job());
         let ids: Vec<u64> = jobs.iter().map(|(id, _)| id.0).collect();
-        let expected: Vec<u64> = (0..1000).filter(|id| id % 10 == 7 || [5, 998].contains(id)).collect();
+        let expected: Vec<u64> =
+            (0..1000).filter(|id| id % 10 == 7 || [5, 998].contains(id)).collect();
         assert_eq!(ids, expected);
-        assert_eq!((jobs.len(), jobs.last(), jobs.each_mut().count()), (102, Some(JobId(998)), 102));
+        assert_eq!(
+            (jobs.len(), jobs.last(), jobs.each_mut().count()),
+            (102, Some(JobId(998)), 102)
+        );
     }
 }

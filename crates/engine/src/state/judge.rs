@@ -19,7 +19,10 @@ impl State {
     pub(crate) fn judge(&self, event: &Event) -> Result<(), Refusal> {
         match event {
             Event::NodeJoined(spec) if spec.devices.len() > DeviceSet::MAX_DEVICES => {
-                Err(Refusal::TooManyDevices { node: spec.name.clone(), devices: spec.devices.len() })
+                Err(Refusal::TooManyDevices {
+                    node: spec.name.clone(),
+                    devices: spec.devices.len(),
+                })
             }
             Event::NodeJoined(_)
             | Event::LevelsSet(_)
@@ -30,14 +33,19 @@ impl State {
             | Event::NodeDrained { node, .. }
             | Event::ForeignUse { node, .. } => self.judge_node(node),
             Event::DrainSet { node, devices, .. } => self.judge_devices(node, *devices),
-            Event::QueuesSet(tree) => Policy::new((**tree).clone()).map(|_| ()).map_err(Refusal::from),
+            Event::QueuesSet(tree) => {
+                Policy::new((**tree).clone()).map(|_| ()).map_err(Refusal::from)
+            }
             Event::Submitted { job, spec } => self.judge_submission(*job, spec),
-            Event::Hold(target) | Event::AdminHold { target, .. } => self.judge_target(*target, Verb::Hold),
+            Event::Hold(target) | Event::AdminHold { target, .. } => {
+                self.judge_target(*target, Verb::Hold)
+            }
             Event::AdminRelease { target, .. } => self.judge_target(*target, Verb::Release),
             Event::Release(target) => {
                 self.judge_target(*target, Verb::Release)?;
-                self.admin_hold(*target)
-                    .map_or(Ok(()), |hold| Err(Refusal::HeldByAdmin { target: *target, by: hold.by.clone() }))
+                self.admin_hold(*target).map_or(Ok(()), |hold| {
+                    Err(Refusal::HeldByAdmin { target: *target, by: hold.by.clone() })
+                })
             }
             Event::Cancel { target, .. } => self.judge_target(*target, Verb::Cancel),
             Event::Requeue(target) => self.judge_target(*target, Verb::Requeue),
@@ -84,9 +92,17 @@ impl State {
         self.judge_one_more(spec, &[])
     }
 
-    /// Has its user room for one more job that waits, beside those of the same submission before it?
-    pub(crate) fn judge_one_more(&self, spec: &JobSpec, before: &[Arc<JobSpec>]) -> Result<(), Refusal> {
-        let leaf = self.policy.leaf(&spec.queue).ok_or_else(|| Refusal::UnknownQueue(spec.queue.clone()))?;
+    /// Has its user room for one more job that waits, beside those of the same submission before
+    /// it?
+    pub(crate) fn judge_one_more(
+        &self,
+        spec: &JobSpec,
+        before: &[Arc<JobSpec>],
+    ) -> Result<(), Refusal> {
+        let leaf = self
+            .policy
+            .leaf(&spec.queue)
+            .ok_or_else(|| Refusal::UnknownQueue(spec.queue.clone()))?;
         let own = before.iter().filter(|other| other.user == spec.user);
         let beside: Vec<_> = own.filter_map(|other| self.policy.leaf(&other.queue)).collect();
         self.policy.judge_one_more(leaf, &spec.user, &beside).map_err(Refusal::TooMany)
@@ -98,11 +114,16 @@ impl State {
         if spec.min_tasks() == 0 || spec.element_count() == 0 {
             return Err(Refusal::NoTasks);
         }
-        let leaf = self.policy.leaf(&spec.queue).ok_or_else(|| Refusal::UnknownQueue(spec.queue.clone()))?;
+        let leaf = self
+            .policy
+            .leaf(&spec.queue)
+            .ok_or_else(|| Refusal::UnknownQueue(spec.queue.clone()))?;
         self.policy.judge_submission(leaf, spec).map_err(Refusal::Never)?;
         self.judge_inside(spec)?;
-        let known =
-            self.classes.find(spec).and_then(|class| self.classes.known_fit(class, self.pool.epoch()));
+        let known = self
+            .classes
+            .find(spec)
+            .and_then(|class| self.classes.known_fit(class, self.pool.epoch()));
         if known == Some(true) {
             return Ok(());
         }
@@ -114,7 +135,8 @@ impl State {
                 let pool = inside.as_ref().unwrap_or(&self.pool);
                 let gap = gap::when_idle(pool, self.policy.models(), &shape);
                 let together = domains::when_idle(pool, &shape).filter(|_| !gap::is_short(&gap));
-                let reason = together.map_or(Reason::NeverFits(Box::new(gap)), Reason::NeverInTopology);
+                let reason =
+                    together.map_or(Reason::NeverFits(Box::new(gap)), Reason::NeverInTopology);
                 Err(Refusal::Never(reason))
             }
         }

@@ -1,6 +1,6 @@
-//! Nodes in equal condition, for policies that weigh places against each other: each condition is weighed once per need,
-//! however many nodes are in it and however often they come back to it. It groups and remembers; what a condition is
-//! worth is said by `plan/score`.
+//! Nodes in equal condition, for policies that weigh places against each other: each condition is
+//! weighed once per need, however many nodes are in it and however often they come back to it. It
+//! groups and remembers; what a condition is worth is said by `plan/score`.
 
 use std::collections::BTreeSet;
 
@@ -177,7 +177,8 @@ impl Kinds {
         id
     }
 
-    /// The rank of the best node for a need; `weigh` says what a condition is worth, `None` where there is no room.
+    /// The rank of the best node for a need; `weigh` says what a condition is worth, `None` where
+    /// there is no room.
     pub(crate) fn best(
         &mut self,
         demand: &Demand,
@@ -200,7 +201,8 @@ impl Kinds {
         best.map(|(_, rank)| rank)
     }
 
-    /// The ranks of all nodes with room for a need, and what they are worth; in no meaningful order.
+    /// The ranks of all nodes with room for a need, and what they are worth; in no meaningful
+    /// order.
     pub(crate) fn all(
         &mut self,
         demand: &Demand,

@@ -1,6 +1,7 @@
-//! What tasks this cluster usually gets: a bounded count of the needs that were submitted, recent ones weighing more, and
-//! the typical mix that is drawn from it now and then. It is a fold of submissions, so a replay draws the same mix, and
-//! between two draws it stays as it is, so that what was worked out with it stays true. It scores nothing.
+//! What tasks this cluster usually gets: a bounded count of the needs that were submitted, recent
+//! ones weighing more, and the typical mix that is drawn from it now and then. It is a fold of
+//! submissions, so a replay draws the same mix, and between two draws it stays as it is, so that
+//! what was worked out with it stays true. It scores nothing.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::shape::{GroupNeed, Shape};
 
-/// Different needs that are counted; when one more comes, the rarest gives way to it and leaves it its count (Space-Saving;
-/// Metwally, Agrawal, El Abbadi 2005), so that no frequent one is missed.
+/// Different needs that are counted; when one more comes, the rarest gives way to it and leaves it
+/// its count (Space-Saving; Metwally, Agrawal, El Abbadi 2005), so that no frequent one is missed.
 const MOST_COUNTED: usize = 256;
 /// Tasks of one submission that count: a single large array is not what the cluster usually gets.
 const MOST_OF_ONE: u64 = 1024;
@@ -111,8 +112,9 @@ impl Mix {
         &self.typical
     }
 
-    /// Counts what a job of so many elements asks for. Tasks without a GPU are not counted: to them all that is idle is
-    /// lost, wherever another task goes, so they tell no place from another. Answers whether another mix was drawn.
+    /// Counts what a job of so many elements asks for. Tasks without a GPU are not counted: to them
+    /// all that is idle is lost, wherever another task goes, so they tell no place from another.
+    /// Answers whether another mix was drawn.
     pub(crate) fn see(&mut self, shape: &Shape, elements: u32) -> bool {
         for group in shape.groups.iter().filter(|group| group.wants_gpu() && group.tasks > 0) {
             let need = Need::of(group);
@@ -161,8 +163,9 @@ impl Mix {
         self.typical.clear();
         for (need, tasks) in by_count.iter().take_while(is_typical).take(MOST_TYPICAL) {
             let (models, devices, share) = (&need.models, need.devices, need.share);
-            let alike =
-                |one: &&mut Typical| (&one.models, one.devices, one.share) == (models, devices, share);
+            let alike = |one: &&mut Typical| {
+                (&one.models, one.devices, one.share) == (models, devices, share)
+            };
             if let Some(known) = self.typical.iter_mut().find(alike) {
                 known.add(need, *tasks);
                 continue;

@@ -1,5 +1,6 @@
-//! State: the fold of events and decisions. Applying changes it, and everything derived (indexes, entries, the
-//! policy's counters) is kept in step here. It must not plan: where something starts is decided in `plan`.
+//! State: the fold of events and decisions. Applying changes it, and everything derived (indexes,
+//! entries, the policy's counters) is kept in step here. It must not plan: where something starts
+//! is decided in `plan`.
 
 pub(crate) mod act;
 pub(crate) mod attempt;
@@ -141,13 +142,15 @@ impl State {
 
     /// Applies one event.
     pub(crate) fn apply(&mut self, now: Time, event: &Event) {
-        // What follows from an event may depend on who is drained and on which windows are open: on replay, no pass has
-        // said so yet.
+        // What follows from an event may depend on who is drained and on which windows are open: on
+        // replay, no pass has said so yet.
         self.turn(now);
         match event {
             Event::NodeJoined(spec) => self.node_joined(now, spec),
             Event::NodeLost { node, reason } => self.node_lost(now, node, reason),
-            Event::NodeDrained { node, drained, reason } => self.node_drained(now, node, *drained, reason),
+            Event::NodeDrained { node, drained, reason } => {
+                self.node_drained(now, node, *drained, reason)
+            }
             Event::DrainSet { node, devices, drain } => {
                 self.drain_set(now, node, *devices, drain.as_ref());
             }
@@ -157,8 +160,12 @@ impl State {
             Event::Submitted { job, spec } => self.submitted(now, *job, spec),
             Event::Hold(target) => self.change_hold(now, *target, Change::Hold),
             Event::Release(target) => self.change_hold(now, *target, Change::Release),
-            Event::AdminHold { target, by } => self.change_hold(now, *target, Change::AdminHold(by)),
-            Event::AdminRelease { target, .. } => self.change_hold(now, *target, Change::AdminRelease),
+            Event::AdminHold { target, by } => {
+                self.change_hold(now, *target, Change::AdminHold(by))
+            }
+            Event::AdminRelease { target, .. } => {
+                self.change_hold(now, *target, Change::AdminRelease)
+            }
             Event::Cancel { target, by } => self.cancel(now, *target, by),
             Event::Requeue(target) => self.requeue(now, *target),
             Event::Checkpoint(target) => self.ask_checkpoint(now, *target),
@@ -182,7 +189,11 @@ impl State {
         let user = self.policy.intern_user(&spec.user);
         let (policy, pool) = (&mut self.policy, &mut self.pool);
         let class = self.classes.enter(spec, || {
-            Shape::new(spec, |model| Some(policy.intern_model(model)), |extra| pool.intern_extra(extra))
+            Shape::new(
+                spec,
+                |model| Some(policy.intern_model(model)),
+                |extra| pool.intern_extra(extra),
+            )
         });
         if self.classes.known_fit(class, self.pool.epoch()).is_none() {
             let fits = crate::plan::idle::fits_idle(&self.pool, self.classes.shape(class));
@@ -242,7 +253,8 @@ impl State {
         }
     }
 
-    /// Places may be weighed in another way from now on. The mix begins with what is known: jobs in memory.
+    /// Places may be weighed in another way from now on. The mix begins with what is known: jobs in
+    /// memory.
     fn follow_placement(&mut self) {
         let placement = self.policy.tree().placement;
         self.pool.set_weighing(placement != PlacementPolicy::Pack);
@@ -308,7 +320,8 @@ impl State {
         if standing == Standing::Out {
             self.end_head(owner);
         }
-        // What waits no more, or may not start, gives up what it was promised; what goes for itself waits again.
+        // What waits no more, or may not start, gives up what it was promised; what goes for itself
+        // waits again.
         if standing == Standing::Out
             && let Some(ordinal) = owner.ordinal
             && self.claims.of.contains(&(owner.job, ordinal))
@@ -318,7 +331,8 @@ impl State {
         }
     }
 
-    /// From when on the window that a job names lets it start; the beginning of time when it names none.
+    /// From when on the window that a job names lets it start; the beginning of time when it names
+    /// none.
     pub(crate) fn opens(&self, job: &Job, now: Time) -> Time {
         let record = &job.record;
         record.spec.constraint.window.as_ref().map_or(Time(0), |window| {
@@ -347,7 +361,8 @@ impl State {
             self.policy.job_waits_no_more(leaf, job.user);
         }
         self.heads.forget_job(id);
-        let owners = std::iter::once(None).chain(job.record.elements.keys().map(|ordinal| Some(*ordinal)));
+        let owners =
+            std::iter::once(None).chain(job.record.elements.keys().map(|ordinal| Some(*ordinal)));
         for owner in owners.map(|ordinal| Owner { job: id, ordinal }) {
             if self.entries.slot(owner).is_some() {
                 let rank = rank_of(job, owner.ordinal);

@@ -1,5 +1,5 @@
-//! What it costs to move jobs together, and what of that is left in the window at hand. Whether somebody is moved is decided
-//! in `plan/defragment.rs`.
+//! What it costs to move jobs together, and what of that is left in the window at hand. Whether
+//! somebody is moved is decided in `plan/defragment.rs`.
 
 use muster_model::{ElementId, Span, Time};
 use muster_policy::PER_GPU_HOUR;
@@ -23,8 +23,8 @@ impl Moves {
 }
 
 impl Runner {
-    /// GPU time that is lost at most if it goes on elsewhere: what it would lose now, and what it holds until it has gone, in
-    /// thousandths of a GPU times milliseconds.
+    /// GPU time that is lost at most if it goes on elsewhere: what it would lose now, and what it
+    /// holds until it has gone, in thousandths of a GPU times milliseconds.
     pub(crate) fn cost_of_move(&self, now: Time) -> u64 {
         let milli: u64 = self.gpus.iter().map(|(_, milli)| milli).sum();
         self.lost(now).saturating_add(milli.saturating_mul(self.delay.0))
@@ -35,7 +35,8 @@ impl State {
     /// What may still be spent on moves in the window at hand; nothing where nobody is moved.
     pub(crate) fn moves_left(&self, now: Time) -> u64 {
         let Some(terms) = self.policy.tree().defragment else { return 0 };
-        let spent = if self.moves.window == window_of(now, terms.every) { self.moves.spent } else { 0 };
+        let spent =
+            if self.moves.window == window_of(now, terms.every) { self.moves.spent } else { 0 };
         terms.gpu_hours.saturating_mul(PER_GPU_HOUR).saturating_sub(spent)
     }
 

@@ -1,5 +1,5 @@
-//! One node: what it offers, what is held of it, and by when that comes back. Arithmetic only; which node is
-//! taken is decided in `plan`, and the indexes over nodes are in [`super::index`].
+//! One node: what it offers, what is held of it, and by when that comes back. Arithmetic only;
+//! which node is taken is decided in `plan`, and the indexes over nodes are in [`super::index`].
 
 use muster_model::{DeviceSet, Foreign, NodeSpec, Time};
 use muster_policy::ModelId;
@@ -35,13 +35,15 @@ pub(crate) struct Node {
     pub(crate) domains: SmallVec<[(DomainId, u32); 2]>,
     /// Devices by model, in order of model id.
     pub(crate) models: SmallVec<[(ModelId, DeviceSet); 1]>,
-    /// Devices that may be given away: none while the node is lost or drained, never foreign or drained ones.
+    /// Devices that may be given away: none while the node is lost or drained, never foreign or
+    /// drained ones.
     pub(crate) usable: DeviceSet,
     /// Quantities in all.
     pub(crate) capacity: Scalars,
     /// Quantities that may be given away: capacity less what others use.
     pub(crate) limit: Scalars,
-    /// Thousandths held per device. May be longer than the spec's devices when the node came back smaller.
+    /// Thousandths held per device. May be longer than the spec's devices when the node came back
+    /// smaller.
     pub(crate) held: SmallVec<[u16; 8]>,
     /// Devices of which something is held.
     pub(crate) touched: DeviceSet,
@@ -121,14 +123,20 @@ impl NodeBooking {
         if self.devices.contains(device) {
             return WHOLE;
         }
-        self.shares.iter().filter(|(index, _)| usize::from(*index) == device).map(|(_, milli)| *milli).sum()
+        self.shares
+            .iter()
+            .filter(|(index, _)| usize::from(*index) == device)
+            .map(|(_, milli)| *milli)
+            .sum()
     }
 }
 
 impl Node {
     /// The indexes say something of it.
     pub(crate) fn is_described(&self) -> bool {
-        self.plain.is_some() || !self.published.buckets.is_empty() || !self.published.shared.is_empty()
+        self.plain.is_some()
+            || !self.published.buckets.is_empty()
+            || !self.published.shared.is_empty()
     }
 
     /// True when it may take new work.
@@ -149,7 +157,10 @@ impl Node {
 
     /// Devices of one model.
     pub(crate) fn of_model(&self, model: ModelId) -> DeviceSet {
-        self.models.iter().find(|(id, _)| *id == model).map_or(DeviceSet::EMPTY, |(_, devices)| *devices)
+        self.models
+            .iter()
+            .find(|(id, _)| *id == model)
+            .map_or(DeviceSet::EMPTY, |(_, devices)| *devices)
     }
 
     /// Model of a device, when the node still has that device.
@@ -177,14 +188,18 @@ impl Node {
         if self.booked.and(free).is_empty() {
             return free;
         }
-        self.bookings.iter().filter(|booking| booking.overlaps(window)).fold(free, |free, booking| {
-            let shared = booking.shares.iter().map(|(device, _)| usize::from(*device)).collect();
-            free.minus(booking.devices).minus(shared)
-        })
+        self.bookings.iter().filter(|booking| booking.overlaps(window)).fold(
+            free,
+            |free, booking| {
+                let shared =
+                    booking.shares.iter().map(|(device, _)| usize::from(*device)).collect();
+                free.minus(booking.devices).minus(shared)
+            },
+        )
     }
 
-    /// Thousandths of a usable device that are free throughout the window. What is held now counts as held for
-    /// the whole window, so this may be low where a share ends before a booking begins.
+    /// Thousandths of a usable device that are free throughout the window. What is held now counts
+    /// as held for the whole window, so this may be low where a share ends before a booking begins.
     pub(crate) fn share_during(&self, device: usize, window: Window) -> u16 {
         if !self.usable.minus(self.walls.during(window.from, window.until)).contains(device) {
             return 0;
@@ -198,8 +213,8 @@ impl Node {
         WHOLE.saturating_sub(self.held_of(device)).saturating_sub(booked)
     }
 
-    /// How many tasks with these needs the quantities allow throughout the window. Exact over time: at every
-    /// instant at which a booking begins, what has ended by then counts as free.
+    /// How many tasks with these needs the quantities allow throughout the window. Exact over time:
+    /// at every instant at which a booking begins, what has ended by then counts as free.
     pub(crate) fn scalar_fits(&self, need: &Scalars, window: Window) -> u64 {
         if self.walls.is_closed(window.from, window.until) {
             return 0;
@@ -242,8 +257,8 @@ impl Node {
         used
     }
 
-    /// Free devices of any model and free CPUs once what ends by the beginning of the window is gone; `None` where it takes no
-    /// work.
+    /// Free devices of any model and free CPUs once what ends by the beginning of the window is
+    /// gone; `None` where it takes no work.
     pub(crate) fn plain_by(&self, window: Window) -> Option<Plain> {
         let cpus = self.limit.cpus.saturating_sub(self.used_by(window.from, window.now).cpus);
         self.hosts().then(|| (self.free_by(window).len() as u16, cpus))
@@ -255,7 +270,14 @@ impl Node {
     }
 
     /// Adds one task's hold.
-    pub(crate) fn take(&mut self, key: HoldKey, end: End, devices: DeviceSet, share: u16, scalars: &Scalars) {
+    pub(crate) fn take(
+        &mut self,
+        key: HoldKey,
+        end: End,
+        devices: DeviceSet,
+        share: u16,
+        scalars: &Scalars,
+    ) {
         for device in devices.iter() {
             if device >= self.held.len() {
                 self.held.resize(device + 1, 0);
@@ -270,7 +292,9 @@ impl Node {
                 hold.devices = hold.devices.or(devices);
                 hold.scalars.add(scalars, 1);
             }
-            None => self.holds.push(NodeHold { key, end, tasks: 1, devices, scalars: scalars.clone() }),
+            None => {
+                self.holds.push(NodeHold { key, end, tasks: 1, devices, scalars: scalars.clone() })
+            }
         }
     }
 
@@ -283,9 +307,11 @@ impl Node {
             }
         }
         self.used.sub(scalars);
-        let at = self.holds.iter().rposition(|hold| hold.key == key).expect("only holders give back");
+        let at =
+            self.holds.iter().rposition(|hold| hold.key == key).expect("only holders give back");
         self.holds[at].tasks -= 1;
-        // A device of which it shares counts as held until nobody has any of it: only looks ahead see that.
+        // A device of which it shares counts as held until nobody has any of it: only looks ahead
+        // see that.
         let gone = if share == WHOLE { devices } else { devices.minus(self.touched) };
         self.holds[at].devices = self.holds[at].devices.minus(gone);
         self.holds[at].scalars.sub(scalars);

@@ -1,10 +1,11 @@
-//! Starts that are not reported in time. A task that never says whether it is ready would keep its gang's GPUs for ever;
-//! so an attempt that is still being prepared after a limit counts as failed to start, and is stopped. A task that was
-//! never heard of, and does not answer that either, is given up after the same limit again: its process never got the
-//! order to run, so nothing of the user's can be running there.
+//! Starts that are not reported in time. A task that never says whether it is ready would keep its
+//! gang's GPUs for ever; so an attempt that is still being prepared after a limit counts as failed
+//! to start, and is stopped. A task that was never heard of, and does not answer that either, is
+//! given up after the same limit again: its process never got the order to run, so nothing of the
+//! user's can be running there.
 //!
-//! When that happens depends on a limit that is no part of the durable state: so it enters the state as an event, and a
-//! replay does not depend on the limit.
+//! When that happens depends on a limit that is no part of the durable state: so it enters the
+//! state as an event, and a replay does not depend on the limit.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use super::report::observe;
 pub(crate) struct Starting {
     /// Nobody is waited for any longer than this; `None` is for ever.
     limit: Option<Span>,
-    /// No wait begins before this instant: after a restart, tasks get the whole limit to be heard of again.
+    /// No wait begins before this instant: after a restart, tasks get the whole limit to be heard
+    /// of again.
     since: Time,
     /// Since when, and for which element by ordinal.
     waits: BTreeSet<(Time, JobId, u32)>,
@@ -55,7 +57,10 @@ impl State {
         due.filter_map(|(_, job, ordinal)| {
             let record = &self.jobs.get(job)?.record;
             let attempt = record.elements.get(ordinal)?.attempt;
-            Some(Event::StartOverdue { id: attempt_id(*job, record.index_of(*ordinal), attempt), after })
+            Some(Event::StartOverdue {
+                id: attempt_id(*job, record.index_of(*ordinal), attempt),
+                after,
+            })
         })
         .collect()
     }
@@ -87,7 +92,9 @@ impl State {
         if element.phase != Phase::Active || element.attempt != id.attempt.0 {
             return;
         }
-        let Some(run) = element.run.as_mut().filter(|run| waits_from(run).is_some()) else { return };
+        let Some(run) = element.run.as_mut().filter(|run| waits_from(run).is_some()) else {
+            return;
+        };
         let mute = (0..run.tasks.len()).filter(|at| run.tasks[*at].stage == TaskStage::Ordered);
         let mute: Vec<usize> = mute.collect();
         match (run.stage, mute.first()) {
@@ -108,7 +115,8 @@ impl State {
     }
 }
 
-/// Since when a word of the backend is missing; `None` when none is, or when a user's process may be running.
+/// Since when a word of the backend is missing; `None` when none is, or when a user's process may
+/// be running.
 fn waits_from(run: &Run) -> Option<Time> {
     match (run.stage, run.end) {
         (RunStage::Preparing, _) => Some(run.held_from),

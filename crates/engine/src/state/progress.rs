@@ -1,10 +1,12 @@
-//! Saved progress: who is asked for it, what tasks acknowledge, what that means for their gang, and what would be lost
-//! without it. Ends an attempt only where its job said so.
+//! Saved progress: who is asked for it, what tasks acknowledge, what that means for their gang, and
+//! what would be lost without it. Ends an attempt only where its job said so.
 
 use std::sync::Arc;
 
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
-use muster_model::{Effect, JobId, Outcome, Rank, Target, TaskCheckpoint, TaskExit, TaskSignalled, Time};
+use muster_model::{
+    Effect, JobId, Outcome, Rank, Target, TaskCheckpoint, TaskExit, TaskSignalled, Time,
+};
 
 use super::State;
 use super::attempt::attempt_id;
@@ -37,7 +39,8 @@ impl State {
         }
     }
 
-    /// A process of a task says that its progress is saved. Told again, or late, it changes nothing.
+    /// A process of a task says that its progress is saved. Told again, or late, it changes
+    /// nothing.
     pub(super) fn checkpointed(
         &mut self,
         now: Time,
@@ -66,7 +69,8 @@ impl State {
         }
         let goes_on = run.stage == RunStage::Running && run.fate.is_none();
         let has_saved = run.leaving.is_some() && run.asked.unanswered.is_none();
-        element.saved = Some(Box::new(Saved { at: gang.at, label: gang.label, attempt: element.attempt }));
+        element.saved =
+            Some(Box::new(Saved { at: gang.at, label: gang.label, attempt: element.attempt }));
         self.track(id, ordinal);
         // 3. It may go now, if that is what it was asked for.
         if has_saved && goes_on {
@@ -74,7 +78,9 @@ impl State {
         }
         // 4. What the job wants after its last one before the limit.
         match then.filter(|_| gang.warned && goes_on) {
-            Some(AfterCheckpoint::Stop) => self.stop(now, id, ordinal, Fate::Failed(Outcome::TimedOut)),
+            Some(AfterCheckpoint::Stop) => {
+                self.stop(now, id, ordinal, Fate::Failed(Outcome::TimedOut))
+            }
             Some(AfterCheckpoint::Requeue) => self.stop(now, id, ordinal, Fate::Requeued),
             Some(AfterCheckpoint::Continue) | None => {}
         }
@@ -84,7 +90,8 @@ impl State {
 impl State {
     /// The supervisor of a task has looked for processes that handle the checkpoint signal.
     pub(super) fn signalled(&mut self, id: JobId, ordinal: u32, rank: Rank, told: TaskSignalled) {
-        let Some(run) = self.element_mut(id, ordinal).and_then(|element| element.run.as_mut()) else {
+        let Some(run) = self.element_mut(id, ordinal).and_then(|element| element.run.as_mut())
+        else {
             return;
         };
         let Some(task) = run.tasks.get_mut(rank.0 as usize) else { return };
@@ -99,12 +106,14 @@ impl State {
 }
 
 impl Run {
-    /// True when every task exited with 0 after the request to make room had reached it, and without an acknowledgement.
-    /// Whether its work is done cannot be told: programs exit with 0 when they have saved, too. It runs again, which is
-    /// short if it was done, where the other mistake would lose the rest of its work.
+    /// True when every task exited with 0 after the request to make room had reached it, and
+    /// without an acknowledgement. Whether its work is done cannot be told: programs exit with 0
+    /// when they have saved, too. It runs again, which is short if it was done, where the other
+    /// mistake would lose the rest of its work.
     pub(super) fn left_without_word(&self) -> bool {
         let reached = |leaving: &Leaving| {
-            leaving.request > 0 && self.tasks.iter().any(|task| task.signals.reached >= leaving.request)
+            leaving.request > 0
+                && self.tasks.iter().any(|task| task.signals.reached >= leaving.request)
         };
         self.leaving.as_ref().is_some_and(reached)
     }
@@ -125,7 +134,8 @@ impl Run {
     /// Tasks in which the newest request found no process that handles its signal.
     pub(crate) fn undelivered(&self) -> u32 {
         let asked = self.asked.count;
-        let is_missed = |task: &&TaskState| task.signals.missed >= asked && task.signals.reached < asked;
+        let is_missed =
+            |task: &&TaskState| task.signals.missed >= asked && task.signals.reached < asked;
         self.tasks.iter().filter(is_missed).count() as u32
     }
 }
@@ -145,10 +155,11 @@ impl JobRecord {
 }
 
 impl Element {
-    /// True when it was warned of its limit, and its job wants to be queued again after that: a bad end of its own is then the
-    /// program's way to make room.
+    /// True when it was warned of its limit, and its job wants to be queued again after that: a bad
+    /// end of its own is then the program's way to make room.
     pub(super) fn takes_turns(&self, record: &JobRecord) -> bool {
-        let wants_turns = record.spec.checkpoint.is_some_and(|terms| terms.then == AfterCheckpoint::Requeue);
+        let wants_turns =
+            record.spec.checkpoint.is_some_and(|terms| terms.then == AfterCheckpoint::Requeue);
         let was_warned =
             self.run.as_ref().is_some_and(|run| run.tasks.iter().any(|task| task.signals.warned));
         wants_turns && was_warned
@@ -159,15 +170,16 @@ impl Element {
         self.saved.as_ref().is_some_and(|saved| saved.attempt == self.attempt)
     }
 
-    /// GPU time that would be lost if its attempt ended now, in thousandths of a GPU times milliseconds: all since its
-    /// last checkpoint, or since it began to run. Nothing while no user process runs.
+    /// GPU time that would be lost if its attempt ended now, in thousandths of a GPU times
+    /// milliseconds: all since its last checkpoint, or since it began to run. Nothing while no user
+    /// process runs.
     pub(crate) fn unsaved_gpu_millis(&self, now: Time) -> u64 {
         let (Some(run), Some(since)) = (self.run.as_ref(), self.unsaved_since()) else { return 0 };
         run.milli().saturating_mul(now.since(since).0)
     }
 
-    /// Since when work would be lost: its last checkpoint, or the moment at which it began to run. `None` while no user
-    /// process runs.
+    /// Since when work would be lost: its last checkpoint, or the moment at which it began to run.
+    /// `None` while no user process runs.
     pub(crate) fn unsaved_since(&self) -> Option<Time> {
         let started = self.run.as_ref().filter(|_| self.phase == Phase::Active)?.started?;
         let saved = self.saved.as_ref().filter(|saved| saved.attempt == self.attempt);
@@ -175,14 +187,15 @@ impl Element {
     }
 }
 
-/// What counts for the gang: rank 0's word, or that of all ranks, which is as old as the oldest and called as rank 0 calls
-/// it.
+/// What counts for the gang: rank 0's word, or that of all ranks, which is as old as the oldest and
+/// called as rank 0 calls it.
 fn of_gang(run: &Run, by: CheckpointBy) -> Option<GangCheckpoint> {
     let counting = match by {
         CheckpointBy::First => run.tasks.get(..1)?,
         CheckpointBy::All => &run.tasks[..],
     };
-    let told: Option<Vec<&TaskCheckpoint>> = counting.iter().map(|task| task.checkpoint.as_deref()).collect();
+    let told: Option<Vec<&TaskCheckpoint>> =
+        counting.iter().map(|task| task.checkpoint.as_deref()).collect();
     let told = told?;
     Some(GangCheckpoint {
         at: told.iter().map(|one| one.at).min()?,

@@ -1,5 +1,6 @@
-//! A set of small integers (name ranks of nodes) as bits with a summary word per 64 words: insertion, removal and
-//! "next member from here" cost a few instructions at any cluster size we plan for. Holds no meaning of its own.
+//! A set of small integers (name ranks of nodes) as bits with a summary word per 64 words:
+//! insertion, removal and "next member from here" cost a few instructions at any cluster size we
+//! plan for. Holds no meaning of its own.
 
 /// A set of ranks.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,7 @@
-//! The durable state as it may leave the house: it plans as before, and nobody is named in it. What becomes of each name is
-//! said in `model`; here is where they stand. What has names in it is taken apart field by field, so that a new field does not
-//! compile until somebody has said what becomes of it.
+//! The durable state as it may leave the house: it plans as before, and nobody is named in it. What
+//! becomes of each name is said in `model`; here is where they stand. What has names in it is taken
+//! apart field by field, so that a new field does not compile until somebody has said what becomes
+//! of it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +16,8 @@ use super::snapshot::{Jobs, Snapshot, StoredNode};
 use super::window::Placed;
 
 impl Snapshot {
-    /// Replaces all names, and returns those that were given in their place. The result plans the same.
+    /// Replaces all names, and returns those that were given in their place. The result plans the
+    /// same.
     #[must_use]
     pub fn redacted(self) -> (Self, Redaction) {
         let Snapshot { policy, levels, nodes, epoch, windows, jobs, recent, mix, moves, heads } =
@@ -27,10 +29,12 @@ impl Snapshot {
         (Self { policy, levels, nodes, epoch, windows, jobs, recent, mix, moves, heads }, given)
     }
 
-    /// Replaces all names, those of jobs only while they are written: no second copy of all jobs is made.
+    /// Replaces all names, those of jobs only while they are written: no second copy of all jobs is
+    /// made.
     #[must_use]
     pub fn redacting(self) -> Snapshot<RedactingJobs> {
-        let Self { mut policy, levels, nodes, epoch, windows, jobs, recent, mix, moves, heads } = self;
+        let Self { mut policy, levels, nodes, epoch, windows, jobs, recent, mix, moves, heads } =
+            self;
         let windows_named = windows.iter().map(|placed| &placed.window.name);
         let mut given = Redaction::of(nodes.iter().map(|node| &node.spec), windows_named);
         let names = &mut given;
@@ -39,13 +43,22 @@ impl Snapshot {
         let nodes = nodes.into_iter().map(|node| {
             let StoredNode { spec, up, drained, foreign, drains } = node;
             let drained = drained.map(|_| "".into());
-            StoredNode { spec: names.node_spec(spec), up, drained, foreign, drains: drains.redacted(names) }
+            StoredNode {
+                spec: names.node_spec(spec),
+                up,
+                drained,
+                foreign,
+                drains: drains.redacted(names),
+            }
         });
         let nodes = nodes.collect();
         let windows = windows.into_iter().map(|placed| {
             let Placed { window, places } = placed;
             let window = Arc::new(names.window_spec(&window));
-            Placed { window, places: places.into_iter().map(|place| names.window_place(place)).collect() }
+            Placed {
+                window,
+                places: places.into_iter().map(|place| names.window_place(place)).collect(),
+            }
         });
         let windows = windows.collect();
         let jobs = RedactingJobs { jobs, names: Rc::new(RefCell::new(given)) };
@@ -54,7 +67,8 @@ impl Snapshot {
 }
 
 impl Snapshot<RedactingJobs> {
-    /// Returns the names that are given in place of others. Those of jobs are in it once the snapshot is written.
+    /// Returns the names that are given in place of others. Those of jobs are in it once the
+    /// snapshot is written.
     #[must_use]
     pub fn names(&self) -> Rc<RefCell<Redaction>> {
         Rc::clone(&self.jobs.names)

@@ -13,7 +13,8 @@ use crate::fact::Fact;
 const TERMINATED: i32 = 15;
 
 impl State {
-    /// A backend saw something. Reports on other attempts than the current one, and repetitions, change nothing.
+    /// A backend saw something. Reports on other attempts than the current one, and repetitions,
+    /// change nothing.
     pub(super) fn report(&mut self, now: Time, report: &TaskReport) {
         let id = report.id.element;
         let Some(job) = self.jobs.get_mut(&id.job) else { return };
@@ -47,7 +48,9 @@ impl State {
         reason: &std::sync::Arc<str>,
     ) {
         let Some(element) = self.element_mut(job, ordinal) else { return };
-        let Some(run) = element.run.as_mut().filter(|_| element.phase == Phase::Active) else { return };
+        let Some(run) = element.run.as_mut().filter(|_| element.phase == Phase::Active) else {
+            return;
+        };
         let mut changed = false;
         for rank in 0..run.placement.len() {
             if run.placement[rank].node == node {
@@ -120,11 +123,14 @@ pub(super) fn observe(run: &mut Run, rank: Rank, what: &Observation) -> bool {
         Observation::Lost { reason } => {
             (TaskStage::Ended, Some(Fate::Failed(Outcome::Lost { rank, reason: reason.clone() })))
         }
-        Observation::Impossible { reason } => {
-            (TaskStage::Ended, Some(Fate::Failed(Outcome::StartFailed { rank, reason: reason.clone() })))
-        }
+        Observation::Impossible { reason } => (
+            TaskStage::Ended,
+            Some(Fate::Failed(Outcome::StartFailed { rank, reason: reason.clone() })),
+        ),
         // Say nothing of its stage.
-        Observation::Checkpointed(_) | Observation::Signalled(_) | Observation::Ready => return false,
+        Observation::Checkpointed(_) | Observation::Signalled(_) | Observation::Ready => {
+            return false;
+        }
     };
     if stage <= old {
         return false;

@@ -1,4 +1,5 @@
-//! What runs and could be made to go, by queue and priority: who to look at when somebody needs room. It chooses nobody.
+//! What runs and could be made to go, by queue and priority: who to look at when somebody needs
+//! room. It chooses nobody.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,8 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// How long an attempt takes at most to go: to save its progress, where it runs and does that, and to end.
+    /// How long an attempt takes at most to go: to save its progress, where it runs and does that,
+    /// and to end.
     pub(crate) fn delay(spec: &JobSpec, is_running: bool) -> Span {
         spec.grace + spec.checkpoint.filter(|_| is_running).map_or(Span(0), |terms| terms.lead)
     }
@@ -40,7 +42,8 @@ impl Runner {
     }
 }
 
-/// Runners by queue and priority; those of one in no meaningful order, since whoever looks for somebody brings an order.
+/// Runners by queue and priority; those of one in no meaningful order, since whoever looks for
+/// somebody brings an order.
 pub(crate) type Runners = BTreeMap<(LeafId, i32), FxHashMap<ElementId, Runner>>;
 
 impl State {
@@ -105,7 +108,11 @@ impl State {
             .jobs
             .iter()
             .flat_map(|(id, job)| {
-                let active = job.record.elements.iter().filter(|(_, element)| element.phase == Phase::Active);
+                let active = job
+                    .record
+                    .elements
+                    .iter()
+                    .filter(|(_, element)| element.phase == Phase::Active);
                 active.map(|(ordinal, _)| (*id, *ordinal))
             })
             .collect();

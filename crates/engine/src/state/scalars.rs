@@ -1,4 +1,5 @@
-//! Resources that are quantities: CPUs, memory and named extras. Devices are not here; they have identity.
+//! Resources that are quantities: CPUs, memory and named extras. Devices are not here; they have
+//! identity.
 
 use muster_model::job::Resources;
 use serde::{Deserialize, Serialize};
@@ -69,7 +70,11 @@ impl Scalars {
         let times = |limit: u64, used: u64, need: u64| {
             limit.saturating_sub(used).checked_div(need).unwrap_or(u64::MAX)
         };
-        let plain = times(self.cpus, used.cpus, need.cpus).min(times(self.memory, used.memory, need.memory));
+        let plain = times(self.cpus, used.cpus, need.cpus).min(times(
+            self.memory,
+            used.memory,
+            need.memory,
+        ));
         need.extras
             .iter()
             .map(|(id, count)| times(self.extra(*id), used.extra(*id), *count))

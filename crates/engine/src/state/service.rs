@@ -1,5 +1,5 @@
-//! Services: replicas that answer, restart, and come and go by number. Which of them are the floor is in the spec; that the
-//! others come last is the order's business, not this file's.
+//! Services: replicas that answer, restart, and come and go by number. Which of them are the floor
+//! is in the spec; that the others come last is the order's business, not this file's.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use super::State;
 use super::job::{Element, Fate, JobRecord, Phase, Run, RunStage};
 
 impl State {
-    /// A service has so many replicas from now on. Those beyond the new ceiling end; those that an earlier call ended come
-    /// back before new ones are made.
+    /// A service has so many replicas from now on. Those beyond the new ceiling end; those that an
+    /// earlier call ended come back before new ones are made.
     pub(super) fn scaled(&mut self, now: Time, id: JobId, replicas: Replicas, by: &UserName) {
         let active = self.active_ordinals(id);
         for ordinal in &active {
@@ -113,7 +113,8 @@ impl Element {
         run.is_some_and(|run| !has_port || run.tasks.first().is_some_and(|task| task.ready))
     }
 
-    /// Restarts that count for the next wait: what ran long enough begins anew where it always restarts.
+    /// Restarts that count for the next wait: what ran long enough begins anew where it always
+    /// restarts.
     pub(super) fn restarts_after(&self, now: Time, restart: Restart) -> u32 {
         let started = self.run.as_ref().and_then(|run| run.started);
         let ran = started.map_or(Span(0), |started| now.since(started));

@@ -1,5 +1,6 @@
-//! What one element needs, reduced to integers, and the interner that gives equal needs one class: jobs of a class
-//! share every verdict about capacity. Time limit, queue and user are not part of a shape.
+//! What one element needs, reduced to integers, and the interner that gives equal needs one class:
+//! jobs of a class share every verdict about capacity. Time limit, queue and user are not part of a
+//! shape.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -68,8 +69,8 @@ impl GroupNeed {
 }
 
 impl Shape {
-    /// The shape of a spec. Names that `model` does not know are left out of the accepted models; an extra
-    /// that `extra` does not know must map to an id that no node has.
+    /// The shape of a spec. Names that `model` does not know are left out of the accepted models;
+    /// an extra that `extra` does not know must map to an id that no node has.
     pub(crate) fn new(
         spec: &JobSpec,
         mut model: impl FnMut(&GpuModel) -> Option<ModelId>,
@@ -149,7 +150,9 @@ impl Shape {
 
     /// True when its window has something of a node, or it names none.
     fn is_inside(&self, node: &Node) -> bool {
-        self.window.as_ref().is_none_or(|window| node.claims.iter().any(|claim| claim.window.name == *window))
+        self.window
+            .as_ref()
+            .is_none_or(|window| node.claims.iter().any(|claim| claim.window.name == *window))
     }
 }
 
@@ -178,8 +181,8 @@ pub(crate) struct Classes {
     classes: Vec<Option<Class>>,
     vacant: Vec<ClassId>,
     by_hash: FxHashMap<u64, SmallVec<[ClassId; 1]>>,
-    /// Classes that lost their last job, the oldest first. They are kept for a while: the next job is often like the
-    /// last one, and what is known of its class costs a look at every node.
+    /// Classes that lost their last job, the oldest first. They are kept for a while: the next job
+    /// is often like the last one, and what is known of its class costs a look at every node.
     resting: VecDeque<ClassId>,
     /// How often one was dropped, whose number may come again.
     forgotten: u64,
@@ -236,7 +239,8 @@ impl Classes {
 
     /// One job less.
     pub(crate) fn leave(&mut self, id: ClassId) {
-        let class = self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it");
+        let class =
+            self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it");
         class.jobs -= 1;
         if class.jobs > 0 {
             return;
@@ -251,7 +255,9 @@ impl Classes {
 
     /// Drops a class, unless it has jobs again.
     fn forget(&mut self, id: ClassId) {
-        let Some(class) = self.classes[id.0 as usize].take_if(|class| class.jobs == 0) else { return };
+        let Some(class) = self.classes[id.0 as usize].take_if(|class| class.jobs == 0) else {
+            return;
+        };
         self.vacant.push(id);
         self.forgotten += 1;
         self.resting.retain(|other| *other != id);
@@ -270,7 +276,8 @@ impl Classes {
 
     /// Which nodes the class may use; worked out once per epoch.
     pub(crate) fn eligible(&mut self, id: ClassId, pool: &Pool) -> Eligible {
-        let class = self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it");
+        let class =
+            self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it");
         match &class.eligible {
             Some((epoch, eligible)) if *epoch == pool.epoch() => eligible.clone(),
             _ => {
@@ -283,13 +290,15 @@ impl Classes {
 
     /// What is tried for the class, in order; worked out once per epoch.
     pub(crate) fn picks(&mut self, id: ClassId, pool: &Pool, weighs: bool) -> Arc<[Pick]> {
-        let class = self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it");
+        let class =
+            self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it");
         match &class.picks {
             Some((epoch, weighed, picks)) if (*epoch, *weighed) == (pool.epoch(), weighs) => {
                 Arc::clone(picks)
             }
             _ => {
-                let picks: Arc<[Pick]> = ask::picks(pool, &class.shape, weighs).into_iter().collect();
+                let picks: Arc<[Pick]> =
+                    ask::picks(pool, &class.shape, weighs).into_iter().collect();
                 class.picks = Some((pool.epoch(), weighs, Arc::clone(&picks)));
                 picks
             }
@@ -302,8 +311,10 @@ impl Classes {
     }
 
     pub(crate) fn learn_fit(&mut self, id: ClassId, epoch: u64, fits: bool) {
-        self.classes[id.0 as usize].as_mut().expect("a class lives as long as a job of it").fits_idle =
-            Some((epoch, fits));
+        self.classes[id.0 as usize]
+            .as_mut()
+            .expect("a class lives as long as a job of it")
+            .fits_idle = Some((epoch, fits));
     }
 }
 

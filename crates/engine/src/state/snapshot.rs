@@ -101,7 +101,8 @@ impl State {
         state.pool.set_epoch(snapshot.epoch);
         state.publish_capacity(Time(0));
         (state.recent, state.mix, state.moves) = (snapshot.recent, snapshot.mix, snapshot.moves);
-        // 2. Jobs, with what they hold. Entries sleep until the first pass wakes those that are due.
+        // 2. Jobs, with what they hold. Entries sleep until the first pass wakes those that are
+        //    due.
         for (id, record) in snapshot.jobs.0 {
             state.restore_job(id, record)?;
         }
@@ -114,14 +115,20 @@ impl State {
         let user = self.policy.intern_user(&spec.user);
         let (policy, pool) = (&mut self.policy, &mut self.pool);
         let class = self.classes.enter(&spec, || {
-            Shape::new(&spec, |model| Some(policy.intern_model(model)), |extra| pool.intern_extra(extra))
+            Shape::new(
+                &spec,
+                |model| Some(policy.intern_model(model)),
+                |extra| pool.intern_extra(extra),
+            )
         });
         let indices: Vec<(u32, u32)> =
             record.elements.keys().map(|ordinal| (*ordinal, record.index_of(*ordinal))).collect();
         let length = record.duration();
         for (ordinal, index) in indices {
             let element = record.elements.get_mut(&ordinal).expect("its own key");
-            let Some(run) = element.run.as_mut().filter(|_| element.phase == Phase::Active) else { continue };
+            let Some(run) = element.run.as_mut().filter(|_| element.phase == Phase::Active) else {
+                continue;
+            };
             if run.placement.iter().any(|task| self.pool.get(task.node).is_none()) {
                 return Err(RestoreError::UnknownNode(id));
             }

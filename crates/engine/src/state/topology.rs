@@ -1,8 +1,10 @@
-//! The domains of the network: which nodes each holds, and for each the same indexes that the whole cluster has, kept
-//! up to date node by node. Looking for a place within a domain is then looking for a place in a small cluster.
+//! The domains of the network: which nodes each holds, and for each the same indexes that the whole
+//! cluster has, kept up to date node by node. Looking for a place within a domain is then looking
+//! for a place in a small cluster.
 //!
-//! A domain is known by the names of all levels down to its own, so that equal names under different parents are
-//! different domains. A node that does not name every level is in none. It chooses nothing.
+//! A domain is known by the names of all levels down to its own, so that equal names under
+//! different parents are different domains. A node that does not name every level is in none. It
+//! chooses nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,7 +77,8 @@ impl Domains {
         &mut self.domains[id.0 as usize]
     }
 
-    /// The domains of a level, by name from the widest level down. Some may have lost all their nodes.
+    /// The domains of a level, by name from the widest level down. Some may have lost all their
+    /// nodes.
     pub(crate) fn of_level(&self, level: Level) -> impl Iterator<Item = DomainId> {
         self.by_path.range((level, Vec::new())..(level + 1, Vec::new())).map(|(_, id)| *id)
     }
@@ -93,7 +96,13 @@ impl Domains {
             let id = *self.by_path.entry((level, path)).or_insert(next);
             if id == next {
                 let (name, children, nodes) = (Arc::clone(name), Vec::new(), Vec::new());
-                self.domains.push(Domain { name, parent, children, nodes, index: Index::default() });
+                self.domains.push(Domain {
+                    name,
+                    parent,
+                    children,
+                    nodes,
+                    index: Index::default(),
+                });
                 if let Some(parent) = parent {
                     self.adopt(parent, id);
                 }
@@ -105,7 +114,10 @@ impl Domains {
     }
 
     fn adopt(&mut self, parent: DomainId, child: DomainId) {
-        let at = self.get(parent).children.partition_point(|one| self.get(*one).name < self.get(child).name);
+        let at = self
+            .get(parent)
+            .children
+            .partition_point(|one| self.get(*one).name < self.get(child).name);
         self.get_mut(parent).children.insert(at, child);
     }
 }

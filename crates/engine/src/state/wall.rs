@@ -1,8 +1,9 @@
-//! Walls: stretches of time in which a node, or some devices of it, are not for everybody. Drains and windows become
-//! walls, and placing knows nothing else of them.
+//! Walls: stretches of time in which a node, or some devices of it, are not for everybody. Drains
+//! and windows become walls, and placing knows nothing else of them.
 //!
-//! A wall that lies ahead needs no event when its instant comes to keep things off it: nothing is placed that would
-//! still be there. What is behind a wall already is out of the indexes, as seen from one instant and by one reader.
+//! A wall that lies ahead needs no event when its instant comes to keep things off it: nothing is
+//! placed that would still be there. What is behind a wall already is out of the indexes, as seen
+//! from one instant and by one reader.
 
 use std::sync::Arc;
 
@@ -81,10 +82,13 @@ impl Walls {
     /// Devices that may not be held throughout a stretch.
     pub(crate) fn during(&self, from: Time, until: Time) -> DeviceSet {
         let walls = self.ahead.iter().filter(|wall| wall.when.meets(from, until));
-        walls.fold(DeviceSet::EMPTY, |all, wall| all.or(wall.devices.unwrap_or(DeviceSet(u128::MAX))))
+        walls.fold(DeviceSet::EMPTY, |all, wall| {
+            all.or(wall.devices.unwrap_or(DeviceSet(u128::MAX)))
+        })
     }
 
-    /// Devices that are closed at some time by others than its own window; `None` when the node as a whole is.
+    /// Devices that are closed at some time by others than its own window; `None` when the node as
+    /// a whole is.
     pub(crate) fn ever(&self) -> Option<DeviceSet> {
         let mut others = self.ahead.iter().filter(|wall| !matches!(wall.when, When::Unless(_)));
         others.try_fold(DeviceSet::EMPTY, |all, wall| wall.devices.map(|devices| all.or(devices)))

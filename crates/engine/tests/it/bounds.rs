@@ -1,4 +1,5 @@
-//! Jobs that `spec` would never let pass: refused in words, with everything that reads a spec still standing.
+//! Jobs that `spec` would never let pass: refused in words, with everything that reads a spec still
+//! standing.
 
 use std::sync::Arc;
 
@@ -44,12 +45,18 @@ fn groups_are_within_what_the_engine_counts_with() {
         "group worker has 2 tasks, which are no whole number of nodes with 3 each",
     );
     check(|spec| group(spec).tasks_per_node = Some(2), "");
-    check(|spec| group(spec).max_tasks = 1, "group worker starts with 2 tasks and may have at most 1");
+    check(
+        |spec| group(spec).max_tasks = 1,
+        "group worker starts with 2 tasks and may have at most 1",
+    );
     check(
         |spec| (group(spec).task.gpu.devices, group(spec).task.gpu.share) = (0, GpuMilli(1000)),
         "group worker asks for 1 of a GPU; a share is at least 0.001 and at most 0.999",
     );
-    check(|spec| (group(spec).task.gpu.devices, group(spec).task.gpu.share) = (0, GpuMilli(999)), "");
+    check(
+        |spec| (group(spec).task.gpu.devices, group(spec).task.gpu.share) = (0, GpuMilli(999)),
+        "",
+    );
     check(
         |spec| (group(spec).task.gpu.devices, group(spec).task.gpu.share) = (0, GpuMilli(u32::MAX)),
         "group worker asks for 4294967.295 of a GPU; a share is at least 0.001 and at most 0.999",
@@ -111,7 +118,10 @@ fn arrays_have_indices_and_a_cap_that_lets_them_run() {
     check(array(0, 9, 0, None), "the array goes from 0 to 9 in steps of 0");
     check(array(5, 4, 1, None), "the array goes from 5 to 4 in steps of 1");
     check(array(0, 9, 1, Some(0)), "the array lets none of its elements run at once");
-    check(array(0, u32::MAX, 1, None), "the array has 4294967296 elements; at most 2147483648 are supported");
+    check(
+        array(0, u32::MAX, 1, None),
+        "the array has 4294967296 elements; at most 2147483648 are supported",
+    );
     check(array(u32::MAX - 4, u32::MAX, 2, Some(1)), "");
     check(array(7, 7, u32::MAX, None), "");
 }

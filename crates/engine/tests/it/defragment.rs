@@ -1,12 +1,12 @@
-//! What runs is moved together for a gang that only scattered GPUs keep waiting: who, at what cost, and that everybody runs
-//! again.
+//! What runs is moved together for a gang that only scattered GPUs keep waiting: who, at what cost,
+//! and that everybody runs again.
 
 use muster_engine::{Engine, Fact, Violation};
 use muster_model::queue::Defragment;
 use muster_model::view::State;
 use muster_model::{
-    Checkpoint, CheckpointBy, Decision, DeviceSet, Event, Eviction, EvictionCause, GpuMilli, NodeId,
-    NodeSpec, Plan, Protection, QueueTree, TaskPlacement, Time,
+    Checkpoint, CheckpointBy, Decision, DeviceSet, Event, Eviction, EvictionCause, GpuMilli,
+    NodeId, NodeSpec, Plan, Protection, QueueTree, TaskPlacement, Time,
 };
 
 use crate::world::{Ask, World, job, node, span, text};
@@ -28,7 +28,8 @@ fn saving(name: &str, gpus: u32) -> Ask {
     job(name).gpus(gpus).limit("10h").with(|spec| spec.checkpoint = Some(terms))
 }
 
-/// Nodes of four GPUs, half of each held by a job of the list, the first on the first node; a minute lies between them.
+/// Nodes of four GPUs, half of each held by a job of the list, the first on the first node; a
+/// minute lies between them.
 fn halves(tree: QueueTree, jobs: Vec<Ask>) -> World {
     let nodes: Vec<NodeSpec> = (1..=jobs.len()).map(|at| node(&format!("n{at}"), 4)).collect();
     let mut world = World::with_queues(&nodes, tree);
@@ -127,8 +128,8 @@ fn it_has_to_cost_less_than_the_wait() {
     for (limit, expected) in [("20m", Vec::new()), ("40m", moved("y"))] {
         let short = |name: &str| saving(name, 2).limit(limit);
         let mut world = halves(tree(10, "24h"), vec![short("x"), short("y")]);
-        // A move of the younger costs its 2 × 15 minutes, and 2 × 1 in which it goes. Without it the gang waits until the
-        // limit of the older, 4 × 3 or 4 × 23 minutes longer.
+        // A move of the younger costs its 2 × 15 minutes, and 2 × 1 in which it goes. Without it
+        // the gang waits until the limit of the older, 4 × 3 or 4 × 23 minutes longer.
         world.advance("14m");
         world.submit(saving("whole", 4));
         assert_eq!(went(&world), expected, "{limit}");
@@ -165,7 +166,8 @@ fn a_domain_is_cleared_for_a_gang_that_needs_one() {
     let mut world = World::with_queues(&nodes, tree(10, "24h"));
     world.step(vec![Event::LevelsSet(vec!["rack".into()])]);
     let only = |name: &str, on: &[&str]| {
-        let others = ["a1", "a2", "b1", "b2"].into_iter().filter(|node| !on.contains(node)).map(Into::into);
+        let others =
+            ["a1", "a2", "b1", "b2"].into_iter().filter(|node| !on.contains(node)).map(Into::into);
         saving(name, 2).with(|spec| spec.constraint.exclude = others.collect())
     };
     world.submit(only("pinned", &["a1"]));

@@ -14,9 +14,11 @@ fn drained(node: &str, devices: &[usize], from: Time) -> Event {
 
 fn stopped(node: &str, devices: &[usize], from: Time) -> Event {
     match drained(node, devices, from) {
-        Event::DrainSet { node, devices, drain } => {
-            Event::DrainSet { node, devices, drain: drain.map(|drain| Drain { stop: true, ..drain }) }
-        }
+        Event::DrainSet { node, devices, drain } => Event::DrainSet {
+            node,
+            devices,
+            drain: drain.map(|drain| Drain { stop: true, ..drain }),
+        },
         other => other,
     }
 }
@@ -112,7 +114,10 @@ fn a_drain_that_stops_asks_for_what_is_left_and_only_for_that() {
     assert_eq!(world.engine.overdue(world.now), []);
     world.now = world.now + span("1h");
     let due = world.engine.overdue(world.now);
-    assert_eq!(due, [Event::Requeue(muster_model::Target { job: world.id("second"), index: Some(0) })]);
+    assert_eq!(
+        due,
+        [Event::Requeue(muster_model::Target { job: world.id("second"), index: Some(0) })]
+    );
     world.step(due);
     assert_eq!(world.engine.overdue(world.now), [], "asking once is enough");
     world.expect("first", State::Running);

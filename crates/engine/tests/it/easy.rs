@@ -1,5 +1,5 @@
-//! Backfill against naive oracles, written independently: EASY and conservative on one flat machine, in order of
-//! arrival. Every start must be at the same instant.
+//! Backfill against naive oracles, written independently: EASY and conservative on one flat
+//! machine, in order of arrival. Every start must be at the same instant.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,8 @@ fn workload(dice: &mut Dice, jobs: usize, width: u32) -> Vec<Rigid> {
         .map(|_| {
             arrives += 1_000 * [0, 0, 1, 2, 5, 20][dice.roll(6) as usize];
             let limit = 1_000 * (1 + dice.roll(60));
-            let early = if dice.chance(30) { limit } else { 1_000 * (1 + dice.roll(limit / 1_000)) };
+            let early =
+                if dice.chance(30) { limit } else { 1_000 * (1 + dice.roll(limit / 1_000)) };
             let wide = if dice.chance(20) { width } else { width / 3 };
             Rigid { arrives, width: 1 + dice.roll(u64::from(wide)) as u32, limit, runtime: early }
         })
@@ -40,12 +41,19 @@ trait Discipline {
     fn starts(&self, now: u64, free: u32, running: &[(u64, u32)], waiting: &[Rigid]) -> Vec<usize>;
 }
 
-/// EASY: start in order; the first that does not fit gets the earliest instant at which enough will have ended (its
-/// shadow time); later ones start if they end by then, or fit into what is left over at it.
+/// EASY: start in order; the first that does not fit gets the earliest instant at which enough will
+/// have ended (its shadow time); later ones start if they end by then, or fit into what is left
+/// over at it.
 struct Easy;
 
 impl Discipline for Easy {
-    fn starts(&self, now: u64, mut free: u32, running: &[(u64, u32)], waiting: &[Rigid]) -> Vec<usize> {
+    fn starts(
+        &self,
+        now: u64,
+        mut free: u32,
+        running: &[(u64, u32)],
+        waiting: &[Rigid],
+    ) -> Vec<usize> {
         let mut running = running.to_vec();
         let mut started = Vec::new();
         let mut queue = waiting.iter().enumerate();
@@ -100,7 +108,11 @@ impl Discipline for Conservative {
         for (at, job) in waiting.iter().enumerate() {
             let fits = |steps: &BTreeMap<u64, i64>, from: u64| {
                 let base = *steps.range(..=from).next_back().unwrap().1;
-                let lowest = steps.range(from..from + job.limit).map(|(_, free)| *free).min().unwrap_or(base);
+                let lowest = steps
+                    .range(from..from + job.limit)
+                    .map(|(_, free)| *free)
+                    .min()
+                    .unwrap_or(base);
                 base.min(lowest) >= i64::from(job.width)
             };
             let from = *steps.keys().find(|from| fits(&steps, **from)).unwrap();
@@ -180,8 +192,10 @@ fn engine(jobs: &[Rigid], width: u32, backfill: Backfill, machine: Machine) -> V
             report(&mut engine, now, at, Observation::Exited(TaskExit::Code { code: 0 }));
         }
         while jobs.get(next).is_some_and(|job| job.arrives == now) {
-            let event =
-                Event::Submitted { job: JobId(next as u64 + 1), spec: spec(jobs[next], machine).into() };
+            let event = Event::Submitted {
+                job: JobId(next as u64 + 1),
+                spec: spec(jobs[next], machine).into(),
+            };
             engine.judge(&event).unwrap();
             engine.apply(Time(now), &event);
             next += 1;
@@ -275,8 +289,8 @@ fn the_oracles_differ_from_each_other() {
 
 #[test]
 fn a_long_queue_hides_nobody_who_is_gone_in_time() {
-    // Behind the first that waits, far more than are looked at one by one last too long for what is left; then come some who are
-    // as wide and short enough.
+    // Behind the first that waits, far more than are looked at one by one last too long for what is
+    // left; then come some who are as wide and short enough.
     let rigid = |arrives, width, limit| Rigid { arrives, width, limit, runtime: limit };
     let mut jobs = vec![rigid(1_000, 9, 100_000), rigid(2_000, 10, 100_000)];
     jobs.extend((0..100).map(|_| rigid(3_000, 1, 1_000_000)));

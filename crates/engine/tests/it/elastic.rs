@@ -1,4 +1,5 @@
-//! Gangs that grow and shrink: into what nobody else wants, and out of the way before anybody is made to go.
+//! Gangs that grow and shrink: into what nobody else wants, and out of the way before anybody is
+//! made to go.
 
 use muster_engine::{Fact, Violation};
 use muster_model::view::State;
@@ -61,7 +62,9 @@ fn it_starts_with_what_fits_and_never_with_less_than_its_fewest() {
 fn everybody_who_can_start_does_before_a_gang_is_larger_than_its_fewest() {
     let mut world = World::new(&[node("n1", 8)]);
     world.submit(job("wall").gpus(8));
-    for ask in [gang("elastic", 2, 8), job("single").gpus(1), job("pair").gpus(2), job("much").gpus(5)] {
+    for ask in
+        [gang("elastic", 2, 8), job("single").gpus(1), job("pair").gpus(2), job("much").gpus(5)]
+    {
         world.submit(ask);
     }
     world.exit("wall", 0);
@@ -94,9 +97,9 @@ fn it_grows_into_what_came_free_once_it_has_run_for_a_while() {
 
 #[test]
 fn it_does_not_grow_while_that_would_lose_what_it_has_done_or_it_said_so() {
-    for edit in
-        [(|spec| spec.checkpoint = None) as fn(&mut muster_model::JobSpec), |spec| spec.grow_after = None]
-    {
+    for edit in [(|spec| spec.checkpoint = None) as fn(&mut muster_model::JobSpec), |spec| {
+        spec.grow_after = None
+    }] {
         let mut world = World::new(&[node("n1", 8)]);
         world.submit(job("other").gpus(4));
         world.submit(gang("elastic", 2, 8).with(edit));
@@ -141,7 +144,8 @@ fn it_shrinks_before_anybody_goes_and_goes_whole_when_that_is_not_enough() {
     settle(&mut world);
     ["rigid", "elastic", "mine"].iter().for_each(|name| world.expect(name, State::Running));
     assert_eq!(size(&world, "elastic"), 3);
-    // The guest still borrows one GPU: it gives that back whole, and the least is lost by whoever began last.
+    // The guest still borrows one GPU: it gives that back whole, and the least is lost by whoever
+    // began last.
     world.submit(job("also").gpus(1).queue("owner"));
     settle(&mut world);
     let last = went(&world).pop().unwrap();
@@ -199,7 +203,8 @@ fn a_gang_that_shrinks_and_loses_its_node_waits_with_its_fewest() {
     let lost = Event::NodeLost { node: "n1".into(), reason: "gone".into() };
     world.step(vec![lost]);
     settle(&mut world);
-    let running = ["elastic", "late"].into_iter().filter(|name| world.state_of(name, 0) == State::Running);
+    let running =
+        ["elastic", "late"].into_iter().filter(|name| world.state_of(name, 0) == State::Running);
     assert_eq!(running.collect::<Vec<_>>(), ["late"], "four GPUs are left, and they were promised");
     assert_eq!(world.engine.sanity_check(), []);
 }
@@ -213,7 +218,8 @@ fn the_judge_refuses_what_is_no_change_of_size() {
     let spec = std::sync::Arc::new(job("late").gpus(3).spec);
     world.engine.apply(world.now, &Event::Submitted { job: id, spec });
     let plan = world.engine.plan(world.now);
-    let [Decision::Claim { .. }, Decision::Claim { placement, evict, .. }] = &plan.decisions[..] else {
+    let [Decision::Claim { .. }, Decision::Claim { placement, evict, .. }] = &plan.decisions[..]
+    else {
         panic!("{plan:?}");
     };
     assert!(evict.is_empty() && placement.len() == 5);

@@ -6,8 +6,8 @@ use muster_engine::Engine;
 use muster_model::queue::Backfill;
 use muster_model::view::{Change, Eta, State};
 use muster_model::{
-    ElementId, Event, GpuMilli, GpuModel, JobId, JobSpec, QueueSpec, QueueTree, Reason, Span, Target, Time,
-    TopologyRule,
+    ElementId, Event, GpuMilli, GpuModel, JobId, JobSpec, QueueSpec, QueueTree, Reason, Span,
+    Target, Time, TopologyRule,
 };
 use proptest::prelude::*;
 
@@ -32,7 +32,8 @@ fn a_gang_that_waits_for_capacity_is_told_what_is_missing_who_holds_it_and_what_
     assert_eq!((gap.tasks_needed, gap.tasks_placeable), (5, 1));
     assert_eq!((gap.gpus_free, gap.gpus_total), (GpuMilli(1000), GpuMilli(8000)));
     assert_eq!(found.eta, Some(Eta { start: world.now + span("20s"), reserved: true }));
-    let holders: Vec<_> = found.holders.iter().map(|one| (one.name.as_str(), one.gpus.0 / 1000)).collect();
+    let holders: Vec<_> =
+        found.holders.iter().map(|one| (one.name.as_str(), one.gpus.0 / 1000)).collect();
     assert_eq!(holders, [("sweep", 1), ("sweep", 1), ("left", 5)]);
     assert_eq!(found.sooner, [Change::Tasks { tasks: 1 }]);
     assert_eq!(found.position.unwrap().0, 1);
@@ -60,7 +61,10 @@ fn other_models_and_fewer_gpus_are_offered() {
     world.submit(job("wants").gpus(4).models(&["h100"]));
     let found = world.engine.explain(world.now, world.element("wants", 0)).unwrap();
     let model = GpuModel::from("a100");
-    assert_eq!(found.sooner, [Change::GpusPerTask { gpus: 2, per_node: Some(2) }, Change::Model { model }]);
+    assert_eq!(
+        found.sooner,
+        [Change::GpusPerTask { gpus: 2, per_node: Some(2) }, Change::Model { model }]
+    );
     assert_eq!(found.eta, None, "what it waits for never ends");
 }
 
@@ -92,7 +96,9 @@ fn every_own_term_is_named_in_order() {
     let kind = muster_model::DependencyKind::AfterOk;
     world.submit(job("much").gpus(1).held().begin(begin).after(kind, first));
     let found = world.engine.explain(world.now, world.element("much", 0)).unwrap();
-    let [held, time, dependency, capacity] = &found.reasons[..] else { panic!("{:?}", found.reasons) };
+    let [held, time, dependency, capacity] = &found.reasons[..] else {
+        panic!("{:?}", found.reasons)
+    };
     assert_eq!(*held, Reason::Held);
     assert_eq!(*time, Reason::NotBefore { until: begin, restarts: 0 });
     assert_eq!(*dependency, Reason::Dependency { on: first, kind });
@@ -191,8 +197,8 @@ fn starts_anew(engine: &Engine, now: Time, job: JobId, spec: &JobSpec, change: &
     plan.starts().any(|(started, ..)| started.element.job == anew)
 }
 
-/// Tells a story twice: the second time the explained job was changed as offered, and must start. So must the same job when
-/// it is submitted anew, behind all others.
+/// Tells a story twice: the second time the explained job was changed as offered, and must start.
+/// So must the same job when it is submitted anew, behind all others.
 fn changes_keep_their_promise(seed: u64) -> usize {
     let mut dice = Dice::new(seed);
     let tree = random_tree(&mut dice);
@@ -206,7 +212,8 @@ fn changes_keep_their_promise(seed: u64) -> usize {
             node_of(&format!("n{at}"), *dice.pick(&[2, 4, 8]), model, 32)
         })
         .collect();
-    let mut story: Vec<Event> = nodes.iter().map(|node| Event::NodeJoined(Box::new(node.clone()))).collect();
+    let mut story: Vec<Event> =
+        nodes.iter().map(|node| Event::NodeJoined(Box::new(node.clone()))).collect();
     let tell = |story: &[Event]| {
         let mut engine = Engine::new(tree.clone()).unwrap();
         story.iter().for_each(|event| engine.apply(now, event));
@@ -229,9 +236,13 @@ fn changes_keep_their_promise(seed: u64) -> usize {
         let id = ElementId::single(job);
         let found = engine.explain(now, id).unwrap();
         assert_eq!(found.reasons.is_empty(), found.state != State::Pending, "{found:?}");
-        // On hold from the start, released after the others have started, it is where it was when it was explained.
+        // On hold from the start, released after the others have started, it is where it was when
+        // it was explained.
         for change in &found.sooner {
-            assert!(starts_anew(&engine, now, job, &spec, change), "{change:?} of {spec:?} waits as well");
+            assert!(
+                starts_anew(&engine, now, job, &spec, change),
+                "{change:?} of {spec:?} waits as well"
+            );
             kept += 1;
             if matches!(change, Change::Queue { .. }) {
                 // Elsewhere it has no place yet.

@@ -1,4 +1,5 @@
-//! The judge refuses what is wrong: for each invariant of a plan, a right plan is broken on purpose.
+//! The judge refuses what is wrong: for each invariant of a plan, a right plan is broken on
+//! purpose.
 
 use std::sync::Arc;
 
@@ -6,9 +7,9 @@ use muster_engine::{Engine, Violation};
 use muster_model::job::DependencyKind;
 use muster_model::queue::Budget;
 use muster_model::{
-    Attempt, AttemptId, Decision, DeviceSet, ElementId, Event, Eviction, EvictionCause, Foreign, GpuMilli,
-    JobId, Kind, NodeId, Plan, QueueSpec, QueueTree, Reason, Replicas, Reservation, Service, TaskPlacement,
-    Time,
+    Attempt, AttemptId, Decision, DeviceSet, ElementId, Event, Eviction, EvictionCause, Foreign,
+    GpuMilli, JobId, Kind, NodeId, Plan, QueueSpec, QueueTree, Reason, Replicas, Reservation,
+    Service, TaskPlacement, Time,
 };
 
 use crate::world::{World, job, node, node_of, span};
@@ -23,7 +24,9 @@ fn setting() -> (World, Plan) {
     let ready = job("ready").tasks(2).gpus(4).models(&["h100"]).limit("30s").cpus(1);
     let blocked = job("blocked").tasks(2).per_node(1).gpus(8).limit("30s");
     for (id, ask) in [(2, ready), (3, blocked)] {
-        world.engine.apply(world.now, &Event::Submitted { job: JobId(id), spec: Arc::new(ask.spec) });
+        world
+            .engine
+            .apply(world.now, &Event::Submitted { job: JobId(id), spec: Arc::new(ask.spec) });
     }
     let plan = world.engine.plan(world.now);
     assert_eq!(plan.decisions.len(), 1);
@@ -62,13 +65,20 @@ fn broken_placements_are_refused() {
         refused(&world.engine, world.now, &broken, expected);
     };
     // A partial gang, and one with too many tasks.
-    check(&|tasks| tasks.truncate(1), &|v| matches!(v, Violation::PartialGang { tasks: 1, min: 2, .. }));
-    check(&|tasks| tasks.push(tasks[0].clone()), &|v| matches!(v, Violation::PartialGang { tasks: 3, .. }));
+    check(&|tasks| tasks.truncate(1), &|v| {
+        matches!(v, Violation::PartialGang { tasks: 1, min: 2, .. })
+    });
+    check(&|tasks| tasks.push(tasks[0].clone()), &|v| {
+        matches!(v, Violation::PartialGang { tasks: 3, .. })
+    });
     // The same devices twice.
-    check(&|tasks| tasks[1] = tasks[0].clone(), &|v| matches!(v, Violation::Device { milli: 2000, .. }));
+    check(&|tasks| tasks[1] = tasks[0].clone(), &|v| {
+        matches!(v, Violation::Device { milli: 2000, .. })
+    });
     // Devices that somebody else holds.
     let taken = world.engine.placement(world.element("runs", 0)).unwrap().1;
-    let (held, on) = (taken.iter().fold(DeviceSet::EMPTY, |all, task| all.or(task.devices)), taken[0].node);
+    let (held, on) =
+        (taken.iter().fold(DeviceSet::EMPTY, |all, task| all.or(task.devices)), taken[0].node);
     check(&|tasks| (tasks[0].node, tasks[0].devices) = (on, held.lowest(4)), &|v| {
         matches!(v, Violation::Device { .. })
     });
@@ -93,10 +103,14 @@ fn starts_of_what_may_not_start_are_refused() {
     let not_startable = |v: &Violation| matches!(v, Violation::NotStartable(..));
     // Attempt numbers grow by one.
     let late = AttemptId { attempt: Attempt(2), ..id };
-    check(&world, &renamed(&plan, late), &|v| matches!(v, Violation::WrongAttempt { expected: 1, .. }));
+    check(&world, &renamed(&plan, late), &|v| {
+        matches!(v, Violation::WrongAttempt { expected: 1, .. })
+    });
     // Unknown jobs and elements, and elements that are active.
-    let of =
-        |job: u64, index| AttemptId { element: ElementId { job: JobId(job), index }, attempt: Attempt(1) };
+    let of = |job: u64, index| AttemptId {
+        element: ElementId { job: JobId(job), index },
+        attempt: Attempt(1),
+    };
     check(&world, &renamed(&plan, of(99, 0)), &|v| matches!(v, Violation::Unknown(_)));
     check(&world, &renamed(&plan, of(2, 5)), &|v| matches!(v, Violation::Unknown(_)));
     check(&world, &renamed(&plan, of(1, 0)), &not_startable);
@@ -112,7 +126,9 @@ fn starts_of_what_may_not_start_are_refused() {
     let later = job("later").begin(world.now + span("1h")).tasks(2).gpus(4);
     let chained = job("chained").after(DependencyKind::AfterOk, JobId(1)).tasks(2).gpus(4);
     for (id, ask) in [(4, later), (5, chained)] {
-        world.engine.apply(world.now, &Event::Submitted { job: JobId(id), spec: Arc::new(ask.spec) });
+        world
+            .engine
+            .apply(world.now, &Event::Submitted { job: JobId(id), spec: Arc::new(ask.spec) });
         check(&world, &renamed(&plan, of(id, 0)), &not_startable);
     }
 }
@@ -160,7 +176,9 @@ fn blocks_on_one_node_quantities_beyond_a_node_and_caps_are_refused() {
     let greedy = job("greedy").tasks(2).gpus(4).cpus(70);
     let hungry = job("hungry").tasks(2).gpus(4).memory(1 << 40);
     for (number, ask) in [(4, blocks), (5, greedy), (6, hungry)] {
-        world.engine.apply(world.now, &Event::Submitted { job: JobId(number), spec: Arc::new(ask.spec) });
+        world
+            .engine
+            .apply(world.now, &Event::Submitted { job: JobId(number), spec: Arc::new(ask.spec) });
     }
     let check = |job, expected: &dyn Fn(&Violation) -> bool| {
         refused(&world.engine, world.now, &renamed(&plan, id(job)), expected);
@@ -181,7 +199,9 @@ fn blocks_on_one_node_quantities_beyond_a_node_and_caps_are_refused() {
         Decision::Start { id, placement: [task(from), task(from + 1)].into(), backfilled: false }
     };
     let two = Plan { decisions: vec![element(0, 0), element(1, 2)], ..Plan::default() };
-    refused(&world.engine, world.now, &two, |violation| *violation == Violation::ArrayCap(JobId(7)));
+    refused(&world.engine, world.now, &two, |violation| {
+        *violation == Violation::ArrayCap(JobId(7))
+    });
 }
 
 #[test]
@@ -189,7 +209,9 @@ fn a_start_that_would_delay_a_reservation_is_refused() {
     let (mut world, plan) = setting();
     // The same start, but of a job without a limit.
     let endless = job("endless").tasks(2).gpus(4).cpus(1);
-    world.engine.apply(world.now, &Event::Submitted { job: JobId(4), spec: Arc::new(endless.spec) });
+    world
+        .engine
+        .apply(world.now, &Event::Submitted { job: JobId(4), spec: Arc::new(endless.spec) });
     let id = AttemptId { element: ElementId::single(JobId(4)), attempt: Attempt(1) };
     let kept_by = ElementId::single(JobId(3));
     refused(
@@ -201,11 +223,16 @@ fn a_start_that_would_delay_a_reservation_is_refused() {
     // A reservation that begins before what runs has ended, and two for the same devices.
     let mut early = plan.clone();
     early.reservations[0].start = world.now + span("1s");
-    refused(&world.engine, world.now, &early, |violation| matches!(violation, Violation::Reservation { .. }));
+    refused(&world.engine, world.now, &early, |violation| {
+        matches!(violation, Violation::Reservation { .. })
+    });
     let mut twice = plan.clone();
-    let other = Reservation { element: ElementId::single(JobId(4)), ..plan.reservations[0].clone() };
+    let other =
+        Reservation { element: ElementId::single(JobId(4)), ..plan.reservations[0].clone() };
     twice.reservations.push(other);
-    refused(&world.engine, world.now, &twice, |violation| matches!(violation, Violation::Reservation { .. }));
+    refused(&world.engine, world.now, &twice, |violation| {
+        matches!(violation, Violation::Reservation { .. })
+    });
 }
 
 #[test]
@@ -302,7 +329,8 @@ fn an_endless_start_beyond_a_window_to_come_is_refused() {
         tree
     };
     let mut world = World::with_queues(&[node("a", 8)], tree(100));
-    // A second before the window ends, two GPUs take next to nothing of it, but twelve GPU-hours of the next one.
+    // A second before the window ends, two GPUs take next to nothing of it, but twelve GPU-hours of
+    // the next one.
     world.now = Time(6 * 3_600_000 - 1000);
     let spec = Arc::new(job("endless").gpus(2).spec);
     world.engine.apply(world.now, &Event::Submitted { job: JobId(1), spec });
@@ -344,7 +372,8 @@ fn a_floor_stays_a_burst_yields_and_neither_is_told_otherwise() {
     assert_eq!(gone, [3, 2]);
     assert!(evict.iter().all(|one| one.cause == EvictionCause::Yielded));
     let with = |indices: [u32; 2], cause| {
-        let id = |index| AttemptId { element: ElementId { job: JobId(1), index }, attempt: Attempt(1) };
+        let id =
+            |index| AttemptId { element: ElementId { job: JobId(1), index }, attempt: Attempt(1) };
         let evict = indices.map(|index| Eviction { id: id(index), cause }).to_vec();
         let (element, placement) = (*element, Arc::clone(placement));
         Plan { decisions: vec![Decision::Claim { element, placement, evict }], ..plan.clone() }
@@ -355,11 +384,16 @@ fn a_floor_stays_a_burst_yields_and_neither_is_told_otherwise() {
         with([1, 2], EvictionCause::Reclaimed),
         with([3, 2], EvictionCause::Outranked),
     ] {
-        refused(&world.engine, world.now, &wrong, |found| matches!(found, Violation::NotEvictable(..)));
+        refused(&world.engine, world.now, &wrong, |found| {
+            matches!(found, Violation::NotEvictable(..))
+        });
     }
     // 2. Once it is a floor it stays; and with that it would have borrowed.
-    let scaled =
-        Event::Scaled { job: JobId(1), replicas: Replicas { floor: 4, ceiling: 4 }, by: "ann".into() };
+    let scaled = Event::Scaled {
+        job: JobId(1),
+        replicas: Replicas { floor: 4, ceiling: 4 },
+        by: "ann".into(),
+    };
     world.engine.apply(world.now, &scaled);
     refused(&world.engine, world.now, &plan, |found| matches!(found, Violation::NotEvictable(..)));
 }
@@ -370,7 +404,8 @@ fn a_floor_that_would_borrow_is_refused() {
     tree.queues.push(QueueSpec::named("serve"));
     let mut world = World::with_queues(&[node("a", 4)], tree.clone());
     let mut api = job("api").gpus(1).queue("serve");
-    api.spec.kind = Kind::Service(Service { replicas: Replicas { floor: 2, ceiling: 2 }, port: None });
+    api.spec.kind =
+        Kind::Service(Service { replicas: Replicas { floor: 2, ceiling: 2 }, port: None });
     world.engine.apply(world.now, &Event::Submitted { job: JobId(1), spec: Arc::new(api.spec) });
     let plan = world.engine.plan(world.now);
     assert_eq!(plan.decisions.len(), 2);

@@ -1,9 +1,11 @@
-//! Jobs that end while they are asked to make room, or to save before their limit: none fails for having been asked.
+//! Jobs that end while they are asked to make room, or to save before their limit: none fails for
+//! having been asked.
 
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
 use muster_model::view::State;
 use muster_model::{
-    AttemptId, Checkpoint, Observation, Outcome, Rank, Span, TaskCheckpoint, TaskExit, TaskSignalled,
+    AttemptId, Checkpoint, Observation, Outcome, Rank, Span, TaskCheckpoint, TaskExit,
+    TaskSignalled,
 };
 
 use crate::preempt::leaving;
@@ -31,7 +33,12 @@ impl World {
     }
 
     fn undelivered(&self, name: &str) -> u32 {
-        self.engine.element(self.now, self.element(name, 0)).unwrap().checkpoint_asked.unwrap().undelivered
+        self.engine
+            .element(self.now, self.element(name, 0))
+            .unwrap()
+            .checkpoint_asked
+            .unwrap()
+            .undelivered
     }
 }
 
@@ -89,7 +96,8 @@ fn an_earlier_request_is_not_the_one_to_make_room() {
     let target = world.target("low");
     world.step(vec![muster_model::Event::Checkpoint(target)]);
     world.task(low, 0, signalled(1, false, 1));
-    let saved = TaskCheckpoint { count: 1, answers: 1, warned: false, at: world.now, label: "".into() };
+    let saved =
+        TaskCheckpoint { count: 1, answers: 1, warned: false, at: world.now, label: "".into() };
     world.task(low, 0, Observation::Checkpointed(saved));
     world.submit(job("urgent").gpus(4).priority(1));
     world.step(vec![says(low, 0, code(0))]);
@@ -122,11 +130,14 @@ fn a_request_that_finds_no_handler_is_told_until_it_does() {
 fn warned(saved: bool) -> (World, AttemptId) {
     let mut world = World::new(&[node("n1", 2)]);
     let terms = Checkpoint { then: AfterCheckpoint::Requeue, ..TERMS };
-    world.submit(job("turns").tasks(2).gpus(1).limit("1h").with(|spec| spec.checkpoint = Some(terms)));
+    world.submit(
+        job("turns").tasks(2).gpus(1).limit("1h").with(|spec| spec.checkpoint = Some(terms)),
+    );
     let id = world.attempt("turns", 0);
     world.advance("30m");
     if saved {
-        let told = TaskCheckpoint { count: 1, answers: 0, warned: false, at: world.now, label: "".into() };
+        let told =
+            TaskCheckpoint { count: 1, answers: 0, warned: false, at: world.now, label: "".into() };
         world.task(id, 0, Observation::Checkpointed(told));
     }
     world.task(id, 1, signalled(0, true, 1));
@@ -140,13 +151,22 @@ fn a_job_that_takes_turns_and_dies_of_the_warning_has_another_turn() {
     for turn in 2..20 {
         let id = AttemptId { attempt: muster_model::Attempt(turn - 1), ..id };
         if turn > 2 {
-            let told =
-                TaskCheckpoint { count: 1, answers: 0, warned: false, at: world.now, label: "".into() };
+            let told = TaskCheckpoint {
+                count: 1,
+                answers: 0,
+                warned: false,
+                at: world.now,
+                label: "".into(),
+            };
             world.task(id, 0, Observation::Checkpointed(told));
             world.task(id, 0, signalled(0, true, 1));
         }
         world.task(id, 0, died.clone());
-        assert_eq!(world.attempt("turns", 0).attempt.0, turn, "what saves gets on, however often it dies");
+        assert_eq!(
+            world.attempt("turns", 0).attempt.0,
+            turn,
+            "what saves gets on, however often it dies"
+        );
     }
 }
 

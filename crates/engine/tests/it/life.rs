@@ -85,7 +85,10 @@ fn one_failure_stops_the_rest_and_the_first_failure_is_the_outcome() {
         world.task(id, 1, what);
         world.expect("gang", State::Stopping);
         assert!(world.effects.contains(&Effect::Stop { id, cause: StopCause::GangFailed }));
-        assert_eq!(world.engine.nodes()[0].devices.iter().filter(|device| device.used.0 > 0).count(), 3);
+        assert_eq!(
+            world.engine.nodes()[0].devices.iter().filter(|device| device.used.0 > 0).count(),
+            3
+        );
         world.task(id, 0, code(7));
         world.task(id, 2, Observation::Exited(TaskExit::Stopped));
         world.expect_ended("gang", &expected);
@@ -133,7 +136,8 @@ fn a_failed_start_is_tried_again_even_without_a_restart_policy() {
             world.advance("10s");
         }
     }
-    world.expect_ended("train", &Outcome::StartFailed { rank: Rank(0), reason: "no cgroup".into() });
+    world
+        .expect_ended("train", &Outcome::StartFailed { rank: Rank(0), reason: "no cgroup".into() });
 }
 
 #[test]
@@ -283,7 +287,8 @@ fn the_hold_of_an_administrator_is_released_by_one() {
     assert_eq!(reasons(&mut world, waits), [Reason::Held]);
     world.step(vec![Event::Release(waits)]);
     world.expect("waits", State::Running);
-    // A hold by the user under that of an administrator; what runs takes the hold along when it waits again.
+    // A hold by the user under that of an administrator; what runs takes the hold along when it
+    // waits again.
     world.step(vec![hold(waits), Event::Requeue(waits)]);
     world.exit("waits", 0);
     world.expect("waits", State::Held);
@@ -304,7 +309,10 @@ fn an_administrator_holds_one_element_and_the_user_releases_the_others() {
     world.step(vec![Event::AdminHold { target: one(0), by: "root".into() }]);
     world.step(vec![Event::Release(sweep)]);
     let state = |world: &World, index| {
-        world.engine.element(world.now, ElementId { job: sweep.job, index }).map(|element| element.state)
+        world
+            .engine
+            .element(world.now, ElementId { job: sweep.job, index })
+            .map(|element| element.state)
     };
     assert_eq!(
         [0, 1, 2].map(|index| state(&world, index)),
@@ -422,7 +430,8 @@ fn a_task_that_is_never_heard_of_is_given_up_and_frees_what_it_held() {
         world.now = world.now + span("2m");
         assert_eq!(time_out(&mut world), 1);
         world.task(id, 0, refused());
-        // Rank 1 says nothing to the order to stop, either. What would be its last moment passes, and the limit again.
+        // Rank 1 says nothing to the order to stop, either. What would be its last moment passes,
+        // and the limit again.
         world.expect("train", State::Stopping);
         assert_eq!(world.engine.next_wake(), Some(world.now + span("130s")));
         world.now = world.now + span("130s");
@@ -439,7 +448,10 @@ fn a_task_that_is_never_heard_of_is_given_up_and_frees_what_it_held() {
     assert_eq!((world.engine.next_wake(), world.engine.counts().active), (None, 0));
     // Replay needs no limit: what timed out is in the journal.
     let replayed = world.replayed(muster_model::QueueTree::single());
-    assert_eq!(crate::world::text(&replayed.snapshot()), crate::world::text(&world.engine.snapshot()));
+    assert_eq!(
+        crate::world::text(&replayed.snapshot()),
+        crate::world::text(&world.engine.snapshot())
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Patience: a gang that is first in its queue becomes whole although small jobs without a time limit keep coming.
+//! Patience: a gang that is first in its queue becomes whole although small jobs without a time
+//! limit keep coming.
 
 use muster_engine::Violation;
 use muster_model::queue::Backfill;
@@ -13,7 +14,8 @@ fn tree(patience: Option<&str>) -> QueueTree {
     QueueTree { patience: patience.map(span), ..QueueTree::single() }
 }
 
-/// One node with 8 GPUs, all held by jobs `s0` to `s7` of one GPU each without a time limit, and `wide` of 8 waits.
+/// One node with 8 GPUs, all held by jobs `s0` to `s7` of one GPU each without a time limit, and
+/// `wide` of 8 waits.
 fn crowded(tree: QueueTree) -> World {
     let mut world = World::with_queues(&[node("a", 8)], tree);
     for nth in 0..8 {
@@ -28,7 +30,8 @@ fn small(nth: u32) -> Ask {
     job(&format!("s{nth}")).gpus(1)
 }
 
-/// Every 10 s a small job is submitted and the oldest that runs ends. Returns after how many of these the gang started.
+/// Every 10 s a small job is submitted and the oldest that runs ends. Returns after how many of
+/// these the gang started.
 fn starts_after(world: &mut World, rounds: u32) -> Option<u32> {
     (0..rounds).find(|nth| {
         world.submit(small(8 + nth));
@@ -110,8 +113,10 @@ fn a_gang_that_needs_what_a_service_holds_keeps_nothing() {
 
 #[test]
 fn only_what_its_queue_owns_is_kept() {
-    let queue =
-        |name: &str, gpus| QueueSpec { quota: [("h100".into(), gpus)].into(), ..QueueSpec::named(name) };
+    let queue = |name: &str, gpus| QueueSpec {
+        quota: [("h100".into(), gpus)].into(),
+        ..QueueSpec::named(name)
+    };
     let queues = vec![queue("default", 4), queue("other", 4)];
     let tree = QueueTree { queues, preemption: Preemption::OFF, ..tree(Some("1m")) };
     let mut world = World::with_queues(&[node("a", 8)], tree);
@@ -209,7 +214,8 @@ fn the_judge_refuses_what_is_kept_too_early() {
 
 #[test]
 fn a_gang_on_whole_nodes_gets_the_nodes_whose_jobs_have_run_longest() {
-    let nodes = [node_of("a", 4, "h100", 64), node_of("b", 4, "h100", 64), node_of("c", 4, "h100", 64)];
+    let nodes =
+        [node_of("a", 4, "h100", 64), node_of("b", 4, "h100", 64), node_of("c", 4, "h100", 64)];
     let mut world = World::with_queues(&nodes, tree(Some("1m")));
     for nth in 0..12 {
         world.submit(small(nth));
@@ -217,7 +223,8 @@ fn a_gang_on_whole_nodes_gets_the_nodes_whose_jobs_have_run_longest() {
     }
     world.submit(job("wide").tasks(2).per_node(1).gpus(4));
     world.advance("2m");
-    // One of each node ends: on the nodes of the oldest jobs it is kept, on the third node it is not.
+    // One of each node ends: on the nodes of the oldest jobs it is kept, on the third node it is
+    // not.
     for (ends, comes) in [(0, 20), (4, 21), (8, 22)] {
         world.exits(&format!("s{ends}"), 0, 0);
         world.submit(small(comes));

@@ -66,7 +66,8 @@ fn tasks_without_a_gpu_stay_away_from_free_gpus() {
 
 #[test]
 fn all_devices_of_a_task_are_of_one_model_and_a_gang_prefers_one_model() {
-    let nodes = [node_of("a", 2, "a100", 64), node_of("b", 4, "h100", 64), node_of("c", 4, "h100", 64)];
+    let nodes =
+        [node_of("a", 2, "a100", 64), node_of("b", 4, "h100", 64), node_of("c", 4, "h100", 64)];
     let mut world = World::new(&nodes);
     check(&mut world, job("prefers").gpus(1).models(&["h100", "a100"]), "b0");
     check(&mut world, job("one-model").tasks(6).gpus(1), "b1 b2 c0 c1 c2 c3");
@@ -114,7 +115,8 @@ fn what_never_fits_is_refused_with_what_is_missing() {
         (job("nodes").tasks(3).per_node(1).gpus(1), Limiting::Nodes),
         (job("model").gpus(1).models(&["b200"]), Limiting::Constraint),
         (
-            job("zone").with(|spec| drop(spec.constraint.labels.insert("zone".into(), "moon".into()))),
+            job("zone")
+                .with(|spec| drop(spec.constraint.labels.insert("zone".into(), "moon".into()))),
             Limiting::Constraint,
         ),
         (
@@ -125,13 +127,18 @@ fn what_never_fits_is_refused_with_what_is_missing() {
         ),
         (
             job("cpus").gpus(1).cpus(9),
-            Limiting::Cpus { asked: muster_model::CpuMilli(9000), free: muster_model::CpuMilli(8000) },
+            Limiting::Cpus {
+                asked: muster_model::CpuMilli(9000),
+                free: muster_model::CpuMilli(8000),
+            },
         ),
     ];
     for (ask, expected) in rows {
         let name = ask.spec.name.clone();
         match world.try_submit(ask) {
-            Err(Refusal::Never(Reason::NeverFits(gap))) => assert_eq!(gap.limiting, expected, "{name}"),
+            Err(Refusal::Never(Reason::NeverFits(gap))) => {
+                assert_eq!(gap.limiting, expected, "{name}")
+            }
             other => panic!("{name}: {other:?}"),
         }
     }
@@ -145,7 +152,9 @@ fn a_gang_of_several_groups_starts_whole_or_waits() {
             let mut second = spec.groups[0].clone();
             spec.groups[0].name = "trainer".into();
             second.name = "rollout".into();
-            for (group, tasks, gpus) in [(&mut spec.groups[0], trainers, 2), (&mut second, rollouts, 1)] {
+            for (group, tasks, gpus) in
+                [(&mut spec.groups[0], trainers, 2), (&mut second, rollouts, 1)]
+            {
                 (group.min_tasks, group.max_tasks) = (tasks, tasks);
                 group.task.gpu.devices = gpus;
             }
@@ -161,7 +170,14 @@ fn a_gang_of_several_groups_starts_whole_or_waits() {
 }
 
 /// The most tasks of a shape that can be placed: by trying everything.
-fn can_place(free: &mut [(u32, u32)], tasks: u32, gpus: u32, cpus: u32, distinct: bool, from: usize) -> bool {
+fn can_place(
+    free: &mut [(u32, u32)],
+    tasks: u32,
+    gpus: u32,
+    cpus: u32,
+    distinct: bool,
+    from: usize,
+) -> bool {
     if tasks == 0 {
         return true;
     }
@@ -179,11 +195,14 @@ fn can_place(free: &mut [(u32, u32)], tasks: u32, gpus: u32, cpus: u32, distinct
     })
 }
 
-/// A tiny cluster, some of it held; then one gang: the engine starts it if and only if there is a way.
+/// A tiny cluster, some of it held; then one gang: the engine starts it if and only if there is a
+/// way.
 fn against_brute_force(seed: u64) {
     let mut dice = Dice::new(seed);
     let nodes: Vec<NodeSpec> = (0..=dice.roll(4))
-        .map(|at| node_of(&format!("n{at}"), dice.roll(6) as usize, "h100", 1 + dice.roll(6) as u32))
+        .map(|at| {
+            node_of(&format!("n{at}"), dice.roll(6) as usize, "h100", 1 + dice.roll(6) as u32)
+        })
         .collect();
     let mut engine = Engine::new(QueueTree::single()).unwrap();
     for node in &nodes {
@@ -284,7 +303,8 @@ fn a_gang_that_search_alone_places_gets_a_reservation() {
     world.expect("short", State::Running);
 }
 
-/// Groups of a random gang: tasks, GPUs, thousandths of a GPU, CPUs, and whether each is on a node of its own.
+/// Groups of a random gang: tasks, GPUs, thousandths of a GPU, CPUs, and whether each is on a node
+/// of its own.
 type Role = (u32, u32, u32, u32, bool);
 
 /// Can all roles be placed? By trying every node for every task; a device is its free thousandths.
@@ -310,22 +330,25 @@ fn can_place_all(nodes: &mut [(Vec<u32>, u32)], roles: &[Role], placed: u32, fro
         };
         match share {
             0 => {
-                let free: Vec<usize> = (0..before.0.len()).filter(|at| before.0[*at] == 1000).collect();
+                let free: Vec<usize> =
+                    (0..before.0.len()).filter(|at| before.0[*at] == 1000).collect();
                 free.len() >= gpus as usize && try_devices(&free[..gpus as usize], 1000)
             }
             _ => {
                 // Every device that differs from those before it.
                 let fits = |device: &usize| before.0[*device] >= share;
                 let is_first = |device: &usize| !before.0[..*device].contains(&before.0[*device]);
-                let devices: Vec<usize> = (0..before.0.len()).filter(|at| fits(at) && is_first(at)).collect();
+                let devices: Vec<usize> =
+                    (0..before.0.len()).filter(|at| fits(at) && is_first(at)).collect();
                 devices.iter().any(|device| try_devices(&[*device], share))
             }
         }
     })
 }
 
-/// A tiny cluster and gangs of two or three groups: accepted if and only if there is a way on the idle cluster, started
-/// if and only if there is a way now. Of gangs with two sizes of shares only the first half of each is promised.
+/// A tiny cluster and gangs of two or three groups: accepted if and only if there is a way on the
+/// idle cluster, started if and only if there is a way now. Of gangs with two sizes of shares only
+/// the first half of each is promised.
 fn groups_against_brute_force(seed: u64) {
     let mut dice = Dice::new(seed);
     let nodes: Vec<NodeSpec> = (0..=dice.roll(3))
@@ -345,13 +368,19 @@ fn groups_against_brute_force(seed: u64) {
         let ever = can_place_all(&mut idle.clone(), &roles, 0, 0);
         let accepted = engine.judge(&event).is_ok();
         assert!(accepted || !ever, "{roles:?} on {nodes:?} is refused and there is a way");
-        assert!(shares > 1 || accepted == ever, "{roles:?} on {nodes:?} is accepted and there is no way");
+        assert!(
+            shares > 1 || accepted == ever,
+            "{roles:?} on {nodes:?} is accepted and there is no way"
+        );
         let now = can_place_all(&mut free.clone(), &roles, 0, 0);
         engine.apply(Time(1), &event);
         let plan = engine.plan(Time(1));
         engine.check(Time(1), &plan).unwrap();
         assert!(plan.decisions.is_empty() || now, "{roles:?} on {free:?}: no way was known");
-        assert!(shares > 1 || plan.decisions.is_empty() != now, "{roles:?} on {free:?}: it does not start");
+        assert!(
+            shares > 1 || plan.decisions.is_empty() != now,
+            "{roles:?} on {free:?}: it does not start"
+        );
         if plan.decisions.is_empty() || dice.chance(30) {
             let target = muster_model::Target { job: JobId(next), index: None };
             engine.apply(Time(1), &Event::Cancel { target, by: "ann".into() });
@@ -386,7 +415,8 @@ fn gang_of(roles: &[Role]) -> Ask {
             group.name = format!("role{at}").into();
             (group.min_tasks, group.max_tasks) = (*tasks, *tasks);
             group.tasks_per_node = distinct.then_some(1);
-            (group.task.gpu.devices, group.task.gpu.share) = (*gpus, muster_model::GpuMilli(*share));
+            (group.task.gpu.devices, group.task.gpu.share) =
+                (*gpus, muster_model::GpuMilli(*share));
             group.task.cpus = muster_model::CpuMilli(cpus * 1000);
             spec.groups.push(group);
         }
@@ -405,7 +435,8 @@ proptest! {
 /// Where the search gives up, a gang is accepted and waits; where sums alone tell, it is refused.
 #[test]
 fn a_gang_is_refused_only_when_it_is_certain() {
-    let nodes: Vec<NodeSpec> = (0..300).map(|at| node_of(&format!("n{at:03}"), 4, "h100", 4)).collect();
+    let nodes: Vec<NodeSpec> =
+        (0..300).map(|at| node_of(&format!("n{at:03}"), 4, "h100", 4)).collect();
     let mut world = World::new(&nodes);
     // 600 tasks of 3 GPUs and of 2: sums say 3,000 of 1,200.
     let roles: [Role; 2] = [(600, 3, 0, 0, false), (600, 2, 0, 0, false)];

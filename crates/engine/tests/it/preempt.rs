@@ -62,8 +62,10 @@ fn nothing_beyond_its_own_quota_is_taken_back() {
 fn what_is_owed_is_not_used_up_by_those_who_leave_no_room() {
     let nodes = [node("n1", 2), node("n2", 2), node("n3", 2)];
     let mut world = World::with_queues(&nodes, queues(&[("owner", 4), ("guest", 2)]));
-    let always = |name: &str| job(name).queue("owner").with(|spec| spec.protect = Protection::Always);
-    // Two nodes with half of them the owner's for good; a guest on each other half, and one on a whole node.
+    let always =
+        |name: &str| job(name).queue("owner").with(|spec| spec.protect = Protection::Always);
+    // Two nodes with half of them the owner's for good; a guest on each other half, and one on a
+    // whole node.
     for (own, guest) in [("o1", "g1"), ("o2", "g2")] {
         world.submit(always(own).gpus(1));
         world.submit(job(guest).queue("guest").gpus(1));
@@ -82,7 +84,8 @@ fn who_uses_no_more_than_its_own_keeps_it() {
     let mut world = World::with_queues(&[node("n1", 8)], queues(&[("owner", 4), ("guest", 4)]));
     world.submit(job("g1").gpus(4).queue("guest"));
     world.submit(job("o1").gpus(3).queue("owner"));
-    // Neither its own quota, with which it would be within, nor the devices are there: the node has lost one.
+    // Neither its own quota, with which it would be within, nor the devices are there: the node has
+    // lost one.
     world.submit(job("o2").gpus(2).queue("owner"));
     world.expect("g1", State::Running);
     world.expect("o2", State::Pending);
@@ -109,7 +112,8 @@ fn nobody_goes_for_one_who_would_not_start_then() {
     world.submit(job("high").gpus(2).priority(5));
     world.submit(job("low").gpus(2));
     world.submit(job("low2").gpus(4));
-    // Four on one node: only with `low`, which shares a node with `high`, and two are not enough there.
+    // Four on one node: only with `low`, which shares a node with `high`, and two are not enough
+    // there.
     world.submit(job("first").gpus(4).priority(3));
     world.expect("low2", State::Pending);
     ["high", "low", "first"].iter().for_each(|name| world.expect(name, State::Running));
@@ -153,8 +157,9 @@ fn protection_holds_for_its_time_and_then_no_longer() {
 #[test]
 fn what_cannot_be_taken_back_is_not_lent() {
     let mut world = World::with_queues(&[node("n1", 8)], queues(&[("owner", 4), ("guest", 4)]));
-    let always =
-        |name: &str, gpus| job(name).queue("guest").gpus(gpus).with(|spec| spec.protect = Protection::Always);
+    let always = |name: &str, gpus| {
+        job(name).queue("guest").gpus(gpus).with(|spec| spec.protect = Protection::Always)
+    };
     world.submit(always("fits", 3));
     world.submit(always("borrows", 2));
     world.submit(job("plain").queue("guest").gpus(2));
@@ -181,7 +186,8 @@ fn nothing_is_taken_where_the_tree_says_so() {
     assert!(evicted(&world).is_empty());
 }
 
-/// A world in which tasks take their time to end: one GPU queue, `low` runs, and `urgent` has made it go.
+/// A world in which tasks take their time to end: one GPU queue, `low` runs, and `urgent` has made
+/// it go.
 pub fn leaving(checkpoint: Option<Checkpoint>) -> (World, AttemptId) {
     let mut world = World::new(&[node("n1", 4)]);
     world.submit(job("low").gpus(4).with(|spec| spec.checkpoint = checkpoint));
@@ -309,7 +315,8 @@ fn broken(world: &mut World, edit: impl FnOnce(&mut Vec<Eviction>)) -> Vec<Viola
     world.engine.check(world.now, &plan).unwrap_err()
 }
 
-/// The guest's four jobs stand against one of the owner's, that is submitted and not planned for yet.
+/// The guest's four jobs stand against one of the owner's, that is submitted and not planned for
+/// yet.
 fn contested(gpus: u32) -> (World, [AttemptId; 4]) {
     let mut world = lent();
     let ids = ["g1", "g2", "g3", "g4"].map(|name| world.attempt(name, 0));
@@ -322,7 +329,8 @@ fn contested(gpus: u32) -> (World, [AttemptId; 4]) {
 fn plans_that_make_the_wrong_ones_go_are_refused() {
     let reclaim = |id| Eviction { id, cause: EvictionCause::Reclaimed };
     let said = |found: Vec<Violation>, why: &str| {
-        let is_it = |one: &Violation| matches!(one, Violation::NotEvictable(_, known) if *known == why);
+        let is_it =
+            |one: &Violation| matches!(one, Violation::NotEvictable(_, known) if *known == why);
         assert!(found.iter().any(is_it), "{why}: {found:?}");
     };
     // 1. One who could stay.
@@ -343,10 +351,14 @@ fn plans_that_make_the_wrong_ones_go_are_refused() {
     assert!(found.iter().any(|one| matches!(one, Violation::Device { .. })), "{found:?}");
     // 5. More than is owed.
     let (mut world, ids) = contested(4);
-    said(broken(&mut world, |evict| evict.push(reclaim(ids[1]))), "its queue owes nothing to the claimant's");
+    said(
+        broken(&mut world, |evict| evict.push(reclaim(ids[1]))),
+        "its queue owes nothing to the claimant's",
+    );
 }
 
-/// Who goes is what trying every set says: the feasible one whose most precious member is the least precious.
+/// Who goes is what trying every set says: the feasible one whose most precious member is the least
+/// precious.
 #[test]
 fn who_goes_is_what_trying_every_set_says() {
     let mut dice = Dice::new(7);
@@ -360,7 +372,8 @@ fn who_goes_is_what_trying_every_set_says() {
 /// A random crowd in one queue, and one of higher priority; true when somebody had to go.
 fn compare_with_every_set(dice: &mut Dice) -> bool {
     let sizes: Vec<usize> = (0..1 + dice.roll(3)).map(|_| 1 + dice.roll(4) as usize).collect();
-    let nodes: Vec<_> = sizes.iter().enumerate().map(|(at, gpus)| node(&format!("n{at}"), *gpus)).collect();
+    let nodes: Vec<_> =
+        sizes.iter().enumerate().map(|(at, gpus)| node(&format!("n{at}"), *gpus)).collect();
     let mut world = World::new(&nodes);
     // 1. Who runs: in the order in which they may be made to go, least precious first.
     let mut running = Vec::new();

@@ -4,7 +4,8 @@ use muster_engine::{Engine, Refusal};
 use muster_model::job::{AfterCheckpoint, CheckpointBy};
 use muster_model::view::{CheckpointAskedView, CheckpointView, State};
 use muster_model::{
-    Checkpoint, Effect, Event, Observation, Outcome, QueueTree, Span, Target, TaskCheckpoint, TaskExit, Time,
+    Checkpoint, Effect, Event, Observation, Outcome, QueueTree, Span, Target, TaskCheckpoint,
+    TaskExit, Time,
 };
 
 use crate::world::{Ask, World, job, node, says, span, text};
@@ -12,18 +13,35 @@ use crate::world::{Ask, World, job, node, says, span, text};
 impl Ask {
     fn checkpoint(self, by: CheckpointBy, then: AfterCheckpoint) -> Self {
         self.with(|spec| {
-            spec.checkpoint =
-                Some(Checkpoint { signal: 10, lead: Span::from_secs(60), by, then, to: Default::default() });
+            spec.checkpoint = Some(Checkpoint {
+                signal: 10,
+                lead: Span::from_secs(60),
+                by,
+                then,
+                to: Default::default(),
+            });
         })
     }
 }
 
 fn saved(count: u32, at: Time, label: &str) -> Observation {
-    Observation::Checkpointed(TaskCheckpoint { count, answers: 0, warned: false, at, label: label.into() })
+    Observation::Checkpointed(TaskCheckpoint {
+        count,
+        answers: 0,
+        warned: false,
+        at,
+        label: label.into(),
+    })
 }
 
 fn answer(count: u32, at: Time, answers: u32) -> Observation {
-    Observation::Checkpointed(TaskCheckpoint { count, answers, warned: false, at, label: "".into() })
+    Observation::Checkpointed(TaskCheckpoint {
+        count,
+        answers,
+        warned: false,
+        at,
+        label: "".into(),
+    })
 }
 
 impl World {
@@ -62,7 +80,9 @@ fn rank_0_speaks_for_its_gang() {
 #[test]
 fn where_all_must_speak_the_oldest_counts() {
     let mut world = World::new(&[node("a", 8)]);
-    world.submit(job("train").tasks(2).gpus(1).checkpoint(CheckpointBy::All, AfterCheckpoint::Continue));
+    world.submit(
+        job("train").tasks(2).gpus(1).checkpoint(CheckpointBy::All, AfterCheckpoint::Continue),
+    );
     let id = world.attempt("train", 0);
     world.advance("1m");
     let first = world.now;
@@ -73,7 +93,11 @@ fn where_all_must_speak_the_oldest_counts() {
     assert_eq!(world.checkpoint_of("train").unwrap().at, first);
     world.advance("1m");
     world.task(id, 1, saved(2, world.now, ""));
-    assert_eq!(world.checkpoint_of("train").unwrap().at, first + span("1m"), "now rank 0 is the oldest");
+    assert_eq!(
+        world.checkpoint_of("train").unwrap().at,
+        first + span("1m"),
+        "now rank 0 is the oldest"
+    );
 }
 
 #[test]
@@ -97,7 +121,11 @@ fn what_is_told_again_or_late_changes_nothing() {
     assert_eq!((view.label.as_str(), view.attempt), ("two", 1));
     assert_eq!(world.engine.last_checkpoint(id.element).as_deref(), Some("two"));
     world.advance("5s");
-    assert_eq!(world.unsaved("train"), 1000 * span("5s").0, "the new attempt has saved nothing of its own");
+    assert_eq!(
+        world.unsaved("train"),
+        1000 * span("5s").0,
+        "the new attempt has saved nothing of its own"
+    );
 }
 
 #[test]
@@ -132,15 +160,19 @@ fn progress_is_durable() {
     // An exit that comes with it ends the element as ever.
     let exit = Observation::Exited(TaskExit::Code { code: 0 });
     world.step(vec![says(id, 0, saved(2, world.now, "step 2")), says(id, 0, exit)]);
-    assert!(matches!(world.facts.last(), Some(muster_engine::Fact::JobEnded { succeeded: true, view, .. })
-        if view.elements[0].checkpoint.as_ref().is_some_and(|saved| saved.label == "step 2")));
+    assert!(
+        matches!(world.facts.last(), Some(muster_engine::Fact::JobEnded { succeeded: true, view, .. })
+        if view.elements[0].checkpoint.as_ref().is_some_and(|saved| saved.label == "step 2"))
+    );
 }
 
 #[test]
 fn a_request_is_one_effect_and_stands_until_it_is_answered() {
     let mut world = World::new(&[node("a", 2)]);
     world.submit(job("plain").gpus(1));
-    world.submit(job("train").tasks(1).gpus(1).checkpoint(CheckpointBy::First, AfterCheckpoint::Continue));
+    world.submit(
+        job("train").tasks(1).gpus(1).checkpoint(CheckpointBy::First, AfterCheckpoint::Continue),
+    );
     let (id, ask) = (world.attempt("train", 0), Event::Checkpoint(world.target("train")));
     assert_eq!(world.engine.judge(&ask), Ok(()));
     world.step(vec![ask.clone()]);
@@ -180,7 +212,10 @@ fn only_what_runs_and_can_be_asked_is_asked() {
     assert_eq!(judge(&world, "many", None), Ok(()));
     let target = |index| Target { job: world.id("many"), index: Some(index) };
     assert_eq!(judge(&world, "many", Some(2)), Err(Refusal::NotRunning(target(2))));
-    assert_eq!(judge(&world, "many", Some(9)), Err(Refusal::UnknownElement(world.element("many", 9))));
+    assert_eq!(
+        judge(&world, "many", Some(9)),
+        Err(Refusal::UnknownElement(world.element("many", 9)))
+    );
     let target = world.target("many");
     world.step(vec![Event::Checkpoint(target)]);
     let asked: Vec<_> =

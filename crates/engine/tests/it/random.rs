@@ -1,5 +1,6 @@
-//! Invariants on random clusters, queues, jobs and faults. Every step of the world checks the plan with the judge, plans
-//! twice, plans again after the commit, and walks the state's invariants; the end checks replay and restore.
+//! Invariants on random clusters, queues, jobs and faults. Every step of the world checks the plan
+//! with the judge, plans twice, plans again after the commit, and walks the state's invariants; the
+//! end checks replay and restore.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,10 +9,10 @@ use muster_engine::Engine;
 use muster_model::job::{AfterCheckpoint, CheckpointBy, DependencyKind, GpuRequest, Resources};
 use muster_model::queue::{Backfill, Budget, Defragment, Limits, PlacementPolicy};
 use muster_model::{
-    Array, Bytes, Checkpoint, CpuMilli, Dependency, DeviceSet, Drain, Effect, Event, Foreign, GpuMilli,
-    GpuModel, JobId, JobSpec, Kind, NodeSpec, Observation, Preemption, QueueSpec, QueueTree, Replicas,
-    Restart, Segment, Service, Span, Target, TaskCheckpoint, TaskExit, TaskGroup, Tier, Time, Topology,
-    TopologyRule,
+    Array, Bytes, Checkpoint, CpuMilli, Dependency, DeviceSet, Drain, Effect, Event, Foreign,
+    GpuMilli, GpuModel, JobId, JobSpec, Kind, NodeSpec, Observation, Preemption, QueueSpec,
+    QueueTree, Replicas, Restart, Segment, Service, Span, Target, TaskCheckpoint, TaskExit,
+    TaskGroup, Tier, Time, Topology, TopologyRule,
 };
 use proptest::prelude::*;
 
@@ -118,13 +119,20 @@ pub fn random_tree(dice: &mut Dice) -> QueueTree {
 }
 
 fn leaves(tree: &QueueTree) -> Vec<&'static str> {
-    if tree.queues.len() > 1 { vec!["default", "team/red", "team/blue", "solo"] } else { vec!["default"] }
+    if tree.queues.len() > 1 {
+        vec!["default", "team/red", "team/blue", "solo"]
+    } else {
+        vec!["default"]
+    }
 }
 
 fn random_group(dice: &mut Dice, name: &str) -> TaskGroup {
     let mut gpu = match dice.roll(10) {
         0..=5 => GpuRequest::whole(*dice.pick(&[1, 1, 1, 2, 4, 8])),
-        6..=7 => GpuRequest { share: GpuMilli(*dice.pick(&[100, 250, 500, 700])), ..GpuRequest::default() },
+        6..=7 => GpuRequest {
+            share: GpuMilli(*dice.pick(&[100, 250, 500, 700])),
+            ..GpuRequest::default()
+        },
         _ => GpuRequest::default(),
     };
     if !gpu.is_none() && dice.chance(30) {
@@ -135,15 +143,26 @@ fn random_group(dice: &mut Dice, name: &str) -> TaskGroup {
         }
     }
     let tasks: u32 = *dice.pick(&[1, 1, 1, 2, 3, 4, 6]);
-    let per_node =
-        dice.chance(25).then(|| *dice.pick(&[1, 2])).filter(|block: &u32| tasks.is_multiple_of(*block));
-    let mut task =
-        Resources { gpu, cpus: CpuMilli(*dice.pick(&[0, 500, 1000, 3000])), ..Resources::default() };
+    let per_node = dice
+        .chance(25)
+        .then(|| *dice.pick(&[1, 2]))
+        .filter(|block: &u32| tasks.is_multiple_of(*block));
+    let mut task = Resources {
+        gpu,
+        cpus: CpuMilli(*dice.pick(&[0, 500, 1000, 3000])),
+        ..Resources::default()
+    };
     task.memory = Bytes(*dice.pick(&[0, 0, 10, 60]));
     if dice.chance(10) {
         task.extras.insert("nic".into(), 1);
     }
-    TaskGroup { name: name.into(), min_tasks: tasks, max_tasks: tasks, tasks_per_node: per_node, task }
+    TaskGroup {
+        name: name.into(),
+        min_tasks: tasks,
+        max_tasks: tasks,
+        tasks_per_node: per_node,
+        task,
+    }
 }
 
 fn random_replicas(dice: &mut Dice) -> Replicas {
@@ -182,7 +201,11 @@ pub fn random_job(dice: &mut Dice, tree: &QueueTree, now: Time, next: JobId) -> 
             signal: 10,
             lead: Span(500),
             by: *dice.pick(&[CheckpointBy::First, CheckpointBy::All]),
-            then: *dice.pick(&[AfterCheckpoint::Continue, AfterCheckpoint::Stop, AfterCheckpoint::Requeue]),
+            then: *dice.pick(&[
+                AfterCheckpoint::Continue,
+                AfterCheckpoint::Stop,
+                AfterCheckpoint::Requeue,
+            ]),
             to: Default::default(),
         });
     }
@@ -239,10 +262,11 @@ fn random_topology(dice: &mut Dice, spec: &JobSpec) -> Topology {
     };
     let tasks = 1 + dice.roll(3) as u32;
     let divides = |group: &muster_model::TaskGroup| {
-        group.min_tasks.is_multiple_of(tasks) && tasks.is_multiple_of(group.tasks_per_node.unwrap_or(1))
+        group.min_tasks.is_multiple_of(tasks)
+            && tasks.is_multiple_of(group.tasks_per_node.unwrap_or(1))
     };
-    let segment =
-        (dice.chance(40) && spec.groups.iter().all(divides)).then(|| Segment { tasks, level: "leaf".into() });
+    let segment = (dice.chance(40) && spec.groups.iter().all(divides))
+        .then(|| Segment { tasks, level: "leaf".into() });
     Topology { rule, segment }
 }
 
@@ -283,7 +307,12 @@ fn random_target(dice: &mut Dice, world: &World) -> Target {
 }
 
 /// What happens next: one event, if the engine accepts it.
-fn random_event(dice: &mut Dice, world: &World, tree: &QueueTree, nodes: &[NodeSpec]) -> Option<Event> {
+fn random_event(
+    dice: &mut Dice,
+    world: &World,
+    tree: &QueueTree,
+    nodes: &[NodeSpec],
+) -> Option<Event> {
     let node = dice.pick(nodes).name.clone();
     let event = match dice.roll(40) {
         0..=13 => {
@@ -311,7 +340,9 @@ fn random_event(dice: &mut Dice, world: &World, tree: &QueueTree, nodes: &[NodeS
         },
         33 => Event::NodeLost { node, reason: "gone".into() },
         34..=35 => Event::NodeJoined(Box::new(dice.pick(nodes).clone())),
-        36 if dice.chance(30) => Event::NodeDrained { node, drained: dice.chance(40), reason: "why".into() },
+        36 if dice.chance(30) => {
+            Event::NodeDrained { node, drained: dice.chance(40), reason: "why".into() }
+        }
         36 => {
             let devices = dice.chance(60).then(|| DeviceSet(u128::from(dice.roll(16))));
             let from = world.now + Span::from_secs(dice.roll(3) * dice.roll(20));
@@ -319,10 +350,16 @@ fn random_event(dice: &mut Dice, world: &World, tree: &QueueTree, nodes: &[NodeS
             Event::DrainSet { node, devices, drain: dice.chance(60).then_some(drain) }
         }
         37 => {
-            let devices =
-                if dice.chance(50) { DeviceSet(u128::from(dice.roll(16))) } else { DeviceSet::EMPTY };
-            let foreign =
-                Foreign { devices, cpus: CpuMilli(dice.roll(4) as u32 * 1000), ..Foreign::default() };
+            let devices = if dice.chance(50) {
+                DeviceSet(u128::from(dice.roll(16)))
+            } else {
+                DeviceSet::EMPTY
+            };
+            let foreign = Foreign {
+                devices,
+                cpus: CpuMilli(dice.roll(4) as u32 * 1000),
+                ..Foreign::default()
+            };
             Event::ForeignUse { node, foreign }
         }
         38 if dice.chance(30) => {
@@ -347,8 +384,9 @@ fn random_event(dice: &mut Dice, world: &World, tree: &QueueTree, nodes: &[NodeS
 fn play(seed: u64, steps: usize) {
     let mut dice = Dice::new(seed);
     let tree = random_tree(&mut dice);
-    let nodes: Vec<NodeSpec> =
-        (0..=dice.roll(5)).map(|at| random_node(&mut dice, &format!("n{}", (at * 7) % 6))).collect();
+    let nodes: Vec<NodeSpec> = (0..=dice.roll(5))
+        .map(|at| random_node(&mut dice, &format!("n{}", (at * 7) % 6)))
+        .collect();
     let Ok(engine) = Engine::new(tree.clone()) else { return };
     drop(engine);
     let mut world = World::with_queues(&nodes, tree.clone());
@@ -370,7 +408,8 @@ fn play(seed: u64, steps: usize) {
             };
             events.extend(event.filter(is_new));
         }
-        let submitted = events.iter().filter(|event| matches!(event, Event::Submitted { .. })).count();
+        let submitted =
+            events.iter().filter(|event| matches!(event, Event::Submitted { .. })).count();
         world.skip_ids(submitted as u64);
         if dice.chance(5) && !world.journal.is_empty() {
             // Old news come again.
@@ -386,7 +425,11 @@ fn play(seed: u64, steps: usize) {
     }
     check_restore(&mut world);
     let replayed = world.replayed(tree);
-    assert_eq!(text(&replayed.snapshot()), text(&world.engine.snapshot()), "replay gives the same state");
+    assert_eq!(
+        text(&replayed.snapshot()),
+        text(&world.engine.snapshot()),
+        "replay gives the same state"
+    );
 }
 
 /// No order is given for an attempt after it was forgotten, and Go comes after Prepare.
@@ -426,9 +469,10 @@ fn check_redacted(world: &mut World) {
     let redacting = world.engine.snapshot().redacting();
     assert_eq!(serde_json::to_string(&redacting).unwrap(), stored, "job by job it is the same");
     assert_eq!(redacting.names().borrow().names(), given.names());
-    for name in
-        ["ann", "bob", "cy", "any", "zone", "east", "west", "n0", "n1", "n5", "b0", "l1", "nic", "one", "two"]
-    {
+    for name in [
+        "ann", "bob", "cy", "any", "zone", "east", "west", "n0", "n1", "n5", "b0", "l1", "nic",
+        "one", "two",
+    ] {
         assert!(!stored.contains(&format!("\"{name}\"")), "{name} is named in {stored}");
     }
     let mut restored = Engine::restore(serde_json::from_str(&stored).unwrap()).unwrap();
@@ -452,8 +496,8 @@ fn invariants_hold_in_a_few_long_stories() {
     }
 }
 
-/// A gang that grows where it starts counts more, and with that the order is another; nodes change their domains while places
-/// on them are promised.
+/// A gang that grows where it starts counts more, and with that the order is another; nodes change
+/// their domains while places on them are promised.
 #[test]
 fn invariants_hold_in_stories_that_once_broke_them() {
     for seed in [

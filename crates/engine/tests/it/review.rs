@@ -1,5 +1,5 @@
-//! Scenarios at the edges of planning: long queues that a pass does not walk to their end, and blocks that no model of
-//! a node can host.
+//! Scenarios at the edges of planning: long queues that a pass does not walk to their end, and
+//! blocks that no model of a node can host.
 
 use muster_model::queue::Budget;
 use muster_model::view::State;
@@ -35,7 +35,8 @@ fn a_block_of_shares_that_no_single_model_of_a_node_hosts_is_refused() {
     assert!(world.try_submit(job("loose").tasks(2).share(600)).is_ok());
 }
 
-/// What waits for a drained node cannot be dated; it does not use up the protection of the next in its queue.
+/// What waits for a drained node cannot be dated; it does not use up the protection of the next in
+/// its queue.
 #[test]
 fn a_job_that_cannot_be_dated_leaves_the_reservation_to_the_next() {
     let mut world = World::new(&[node("a", 2), node("b", 2)]);
@@ -58,7 +59,8 @@ fn nobody_wakes_for_a_refill_that_is_less_than_what_is_asked_for() {
         world.submit(job(name).gpus(8).limit("1h"));
     }
     let mut tree = QueueTree::single();
-    let budget = Budget { gpu_hours: Some(3), gpu_hours_per_user: None, every: span("2h"), start: Time(0) };
+    let budget =
+        Budget { gpu_hours: Some(3), gpu_hours_per_user: None, every: span("2h"), start: Time(0) };
     tree.queues[0].budget = Some(budget);
     world.step(vec![Event::QueuesSet(Box::new(tree))]);
     world.advance("30m");

@@ -1,5 +1,5 @@
-//! Placement policies, each beside its definition: every place of a small cluster is tried, and the best taken, by plain
-//! arithmetic on what the test itself wrote down of who holds what.
+//! Placement policies, each beside its definition: every place of a small cluster is tried, and the
+//! best taken, by plain arithmetic on what the test itself wrote down of who holds what.
 
 use std::cmp::Reverse;
 
@@ -38,7 +38,10 @@ impl Want {
     fn ask(&self, name: &str) -> Ask {
         let ask = job(name).cpus(self.cpus as u32).with(|spec| {
             let gpu = &mut spec.groups[0].task.gpu;
-            *gpu = GpuRequest { share: GpuMilli(self.milli as u32), ..GpuRequest::whole(self.gpus as u32) };
+            *gpu = GpuRequest {
+                share: GpuMilli(self.milli as u32),
+                ..GpuRequest::whole(self.gpus as u32)
+            };
             if self.milli > 0 {
                 gpu.devices = 0;
             }
@@ -66,14 +69,17 @@ impl Want {
         models.sort_unstable();
         models.dedup();
         for model in models {
-            let is_room = |at: &usize| host.devices[*at].0 == model && host.devices[*at].1 >= self.least();
+            let is_room =
+                |at: &usize| host.devices[*at].0 == model && host.devices[*at].1 >= self.least();
             let rooms: Vec<usize> = (0..host.devices.len()).filter(is_room).collect();
             if self.model.as_deref().is_some_and(|wanted| wanted != model) {
                 continue;
             }
             match self.milli {
                 // Whole devices of one model are alike; the lowest are taken.
-                0 if rooms.len() >= self.gpus as usize => ways.push(rooms[..self.gpus as usize].to_vec()),
+                0 if rooms.len() >= self.gpus as usize => {
+                    ways.push(rooms[..self.gpus as usize].to_vec())
+                }
                 0 => {}
                 _ => ways.extend(rooms.into_iter().map(|at| vec![at])),
             }
@@ -103,8 +109,9 @@ impl Host {
             .iter()
             .flat_map(|way| {
                 let model = &self.devices[way[0]].0;
-                (0..self.devices.len())
-                    .filter(move |at| self.devices[*at].0 == *model && self.devices[*at].1 >= want.least())
+                (0..self.devices.len()).filter(move |at| {
+                    self.devices[*at].0 == *model && self.devices[*at].1 >= want.least()
+                })
             })
             .collect();
         (0..self.devices.len()).filter(|at| !useful.contains(at)).map(|at| self.devices[at].1).sum()
@@ -128,7 +135,9 @@ fn weight(
     let is_plain = way.is_empty();
     match policy {
         PlacementPolicy::Pack => unreachable!("packing has its own tests"),
-        PlacementPolicy::Spread if is_plain => millionths(host.all_cpus - after.cpus, host.all_cpus),
+        PlacementPolicy::Spread if is_plain => {
+            millionths(host.all_cpus - after.cpus, host.all_cpus)
+        }
         PlacementPolicy::Spread => {
             let model = &host.devices[way[0]].0;
             let of_model = || after.devices.iter().filter(|(known, _)| known == model);
@@ -154,13 +163,19 @@ fn left_over(hosts: &[Host], host: &Host) -> i64 {
 }
 
 /// Node and devices by definition.
-fn best(policy: PlacementPolicy, hosts: &[Host], seen: &[Want], want: &Want) -> Option<(usize, Vec<usize>)> {
+fn best(
+    policy: PlacementPolicy,
+    hosts: &[Host],
+    seen: &[Want],
+    want: &Want,
+) -> Option<(usize, Vec<usize>)> {
     let mut ways = Vec::new();
     for (at, host) in hosts.iter().enumerate() {
         for way in want.ways(host) {
             let weight = weight(policy, hosts, seen, want, host, &way);
             // Where the measure is level, the best fit; then names.
-            let tie = if policy == PlacementPolicy::Fragmentation { left_over(hosts, host) } else { 0 };
+            let tie =
+                if policy == PlacementPolicy::Fragmentation { left_over(hosts, host) } else { 0 };
             let room = way.first().map_or(0, |device| host.devices[*device].1);
             let device = match policy {
                 PlacementPolicy::Spread => Err(Reverse(room)),
@@ -185,8 +200,17 @@ fn host(spec: &NodeSpec) -> Host {
 }
 
 fn random_want(dice: &mut Dice) -> Want {
-    let (gpus, milli) =
-        *dice.pick(&[(1, 0), (1, 0), (2, 0), (4, 0), (0, 500), (0, 300), (0, 250), (0, 700), (0, 0)]);
+    let (gpus, milli) = *dice.pick(&[
+        (1, 0),
+        (1, 0),
+        (2, 0),
+        (4, 0),
+        (0, 500),
+        (0, 300),
+        (0, 250),
+        (0, 700),
+        (0, 0),
+    ]);
     let model = dice.chance(30).then(|| (*dice.pick(&["a100", "slice"])).to_owned());
     Want { model: model.filter(|_| gpus + milli > 0), gpus, milli, cpus: dice.roll(7) }
 }
@@ -196,8 +220,12 @@ fn story(policy: PlacementPolicy, seed: u64) {
     let dice = &mut Dice::new(seed);
     let nodes: Vec<NodeSpec> = (0..1 + dice.roll(5))
         .map(|at| {
-            let mut node =
-                node_of(&format!("n{at}"), *dice.pick(&[1, 2, 4, 4, 8]), "a100", *dice.pick(&[4, 16, 32]));
+            let mut node = node_of(
+                &format!("n{at}"),
+                *dice.pick(&[1, 2, 4, 4, 8]),
+                "a100",
+                *dice.pick(&[4, 16, 32]),
+            );
             let slices = dice.roll(3) as usize;
             let first = node.devices.len().saturating_sub(slices).max(1);
             node.devices[first..].iter_mut().for_each(|device| device.model = "slice".into());
@@ -206,7 +234,8 @@ fn story(policy: PlacementPolicy, seed: u64) {
         .collect();
     let mut hosts: Vec<Host> = nodes.iter().map(host).collect();
     let mut world = World::with_queues(&nodes, tree(policy));
-    let (mut seen, mut running) = (Vec::<Want>::new(), Vec::<(String, Want, usize, Vec<usize>)>::new());
+    let (mut seen, mut running) =
+        (Vec::<Want>::new(), Vec::<(String, Want, usize, Vec<usize>)>::new());
     // Below 16 tasks every one of them is news, and all are typical.
     for at in 0..15 {
         let want = random_want(dice);
@@ -257,8 +286,10 @@ proptest! {
 #[test]
 fn a_gang_is_placed_task_by_task_and_whole_under_every_policy() {
     for (name, policy) in PlacementPolicy::ALL {
-        let mut world =
-            World::with_queues(&[node_of("a", 4, "h100", 64), node_of("b", 4, "h100", 64)], tree(policy));
+        let mut world = World::with_queues(
+            &[node_of("a", 4, "h100", 64), node_of("b", 4, "h100", 64)],
+            tree(policy),
+        );
         world.submit(job("six").tasks(6).gpus(1));
         assert_eq!(world.places("six").len(), 6, "{name}");
         world.submit(job("late").tasks(3).gpus(1));
@@ -270,10 +301,12 @@ fn a_gang_is_placed_task_by_task_and_whole_under_every_policy() {
         world.cancel("late");
         world.exit("six", 0);
         world.submit(job("blocks").tasks(4).per_node(2).gpus(1));
-        let nodes: Vec<String> = world.places("blocks").iter().map(|(node, _)| node.to_string()).collect();
+        let nodes: Vec<String> =
+            world.places("blocks").iter().map(|(node, _)| node.to_string()).collect();
         assert_eq!(nodes, ["a", "a", "b", "b"], "{name}");
         world.submit(job("pairs").tasks(4).per_node(2).share(500));
-        let nodes: Vec<String> = world.places("pairs").iter().map(|(node, _)| node.to_string()).collect();
+        let nodes: Vec<String> =
+            world.places("pairs").iter().map(|(node, _)| node.to_string()).collect();
         assert_eq!(nodes, ["a", "a", "b", "b"], "{name}");
     }
 }
@@ -285,7 +318,8 @@ fn a_cluster_can_change_its_policy_and_a_restart_keeps_what_was_learnt() {
     for at in 0..6 {
         world.submit(job(&format!("share{at}")).share(300).limit("1h"));
     }
-    world.step(vec![muster_model::Event::QueuesSet(Box::new(tree(PlacementPolicy::Fragmentation)))]);
+    world
+        .step(vec![muster_model::Event::QueuesSet(Box::new(tree(PlacementPolicy::Fragmentation)))]);
     for at in 0..6 {
         world.submit(job(&format!("whole{at}")).gpus(1 + at % 2).limit("1h"));
     }

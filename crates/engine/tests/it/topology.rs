@@ -1,4 +1,5 @@
-//! Gangs in the domains of the network: rows, packings with a known best answer, and brute force on tiny clusters.
+//! Gangs in the domains of the network: rows, packings with a known best answer, and brute force on
+//! tiny clusters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +8,8 @@ use muster_engine::{Engine, Refusal, Violation};
 use muster_model::reason::TopologyGap;
 use muster_model::view::{Change, State};
 use muster_model::{
-    Decision, Event, JobId, NodeSpec, Plan, QueueTree, Reason, Target, TaskPlacement, Time, TopologyRule,
+    Decision, Event, JobId, NodeSpec, Plan, QueueTree, Reason, Target, TaskPlacement, Time,
+    TopologyRule,
 };
 use proptest::prelude::*;
 
@@ -120,7 +122,11 @@ fn who_waits_for_a_domain_is_told_which_came_closest_and_what_would_help() {
     assert_eq!((gap.tasks_placeable, gap.gpus_free.0, gap.gpus_total.0), (6, 6000, 8000));
     assert_eq!(found.eta.map(|eta| eta.start), Some(world.now + span("60s")));
     assert_eq!(found.holders.len(), 2);
-    assert!(found.sooner.contains(&Change::PreferTopology { level: "leaf".into() }), "{:?}", found.sooner);
+    assert!(
+        found.sooner.contains(&Change::PreferTopology { level: "leaf".into() }),
+        "{:?}",
+        found.sooner
+    );
     assert!(found.sooner.contains(&Change::Tasks { tasks: 6 }), "{:?}", found.sooner);
     let view = world.engine.job(world.now, id).unwrap();
     assert!(matches!(view.waiting_for, Some(Reason::Topology(_))), "{:?}", view.waiting_for);
@@ -170,17 +176,23 @@ fn nodes_in_no_domain_host_what_prefers_and_never_what_requires() {
 fn spread_goes_to_all_domains_evenly_as_far_as_there_is_room() {
     let mut world = World::tree(4, &["b1/l1: a b", "b1/l2: c", "b2/l3: d e"]);
     check(&mut world, job("six").tasks(6).gpus(1).topology(spread("leaf")), "a a c c d d");
-    // `l2` has two left: 2, and 3 in each of the others, there on the tightest node that takes them.
+    // `l2` has two left: 2, and 3 in each of the others, there on the tightest node that takes
+    // them.
     check(&mut world, job("eight").tasks(8).gpus(1).topology(spread("leaf")), "b b b c c e e e");
     world.exit("six", 0);
     world.exit("eight", 0);
     check(&mut world, job("nodes").tasks(5).gpus(1).topology(spread("node")), "a b c d e");
-    check(&mut world, job("blocks").tasks(4).per_node(1).gpus(2).topology(spread("block")), "a b d e");
+    check(
+        &mut world,
+        job("blocks").tasks(4).per_node(1).gpus(2).topology(spread("block")),
+        "a b d e",
+    );
 }
 
 #[test]
 fn segments_keep_slices_of_ranks_together() {
-    let mut world = World::tree(4, &["b1/l1: a b c", "b1/l2: d e f", "b2/l3: g h i", "b2/l4: j k l"]);
+    let mut world =
+        World::tree(4, &["b1/l1: a b c", "b1/l2: d e f", "b2/l3: g h i", "b2/l4: j k l"]);
     // Slices of two nodes: one to a leaf, though a leaf has three.
     let ask = job("slices").tasks(8).gpus(4).segment(2, "leaf");
     check(&mut world, ask.clone(), "a b d e g h j k");
@@ -188,7 +200,8 @@ fn segments_keep_slices_of_ranks_together() {
     assert!(world.try_submit(job("never").tasks(10).gpus(4).segment(2, "leaf")).is_err());
     let ask = job("block").tasks(4).gpus(4).required("block").segment(2, "leaf");
     check(&mut world, ask, "a b d e");
-    // A third of `b2` is taken, by halves of both leaves: no whole slice is left where there is room for four.
+    // A third of `b2` is taken, by halves of both leaves: no whole slice is left where there is
+    // room for four.
     world.submit(job("in-l3").gpus(4).tasks(2).required("leaf").with(|spec| {
         spec.constraint.exclude = ["c", "f", "j", "k", "l"].map(Into::into).to_vec();
     }));
@@ -235,8 +248,8 @@ fn changed_domains_and_levels_are_followed() {
     assert_eq!(restored.sanity_check(), []);
 }
 
-/// Twelve nodes in three levels, five of them busy; a gang of three. Only one switch has three idle nodes (the situation
-/// of NVIDIA Knavigator's network-topology workflow, in our words).
+/// Twelve nodes in three levels, five of them busy; a gang of three. Only one switch has three idle
+/// nodes (the situation of NVIDIA Knavigator's network-topology workflow, in our words).
 #[test]
 fn the_one_switch_with_three_idle_nodes_is_found() {
     let lines = ["b1/l1: n1 n2 n3", "b1/l2: n4 n5 n6", "b2/l3: n7 n8 n9", "b2/l4: n10 n11 n12"];
@@ -251,20 +264,30 @@ fn the_one_switch_with_three_idle_nodes_is_found() {
     }
 }
 
-/// Gangs of 32, 16, 10, 2, 8, 6, 1 and 5 replicas on 32 nodes, one after the other: those that fit together fill
-/// all 32 with none left, each in the least domains (the gang sizes of Knavigator's gang-scheduling benchmark).
+/// Gangs of 32, 16, 10, 2, 8, 6, 1 and 5 replicas on 32 nodes, one after the other: those that fit
+/// together fill all 32 with none left, each in the least domains (the gang sizes of Knavigator's
+/// gang-scheduling benchmark).
 #[test]
 fn gangs_that_fill_the_cluster_exactly_all_run() {
-    let nodes =
-        |from: usize, to: usize| (from..to).map(|at| format!("n{at:02}")).collect::<Vec<_>>().join(" ");
-    let lines: Vec<String> =
-        (0..8).map(|leaf| format!("b{}/l{leaf}: {}", leaf / 4, nodes(4 * leaf, 4 * leaf + 4))).collect();
+    let nodes = |from: usize, to: usize| {
+        (from..to).map(|at| format!("n{at:02}")).collect::<Vec<_>>().join(" ")
+    };
+    let lines: Vec<String> = (0..8)
+        .map(|leaf| format!("b{}/l{leaf}: {}", leaf / 4, nodes(4 * leaf, 4 * leaf + 4)))
+        .collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     for level in ["leaf", "block"] {
         let mut world = World::tree(8, &lines);
-        for (name, tasks) in
-            [("g32", 32), ("g16", 16), ("g10", 10), ("g2", 2), ("g8", 8), ("g6", 6), ("g1", 1), ("g5", 5)]
-        {
+        for (name, tasks) in [
+            ("g32", 32),
+            ("g16", 16),
+            ("g10", 10),
+            ("g2", 2),
+            ("g8", 8),
+            ("g6", 6),
+            ("g1", 1),
+            ("g5", 5),
+        ] {
             let ask = job(name).tasks(tasks).per_node(1).gpus(8).limit("60s");
             world.submit(ask.topology(preferred(level)));
         }
@@ -304,9 +327,14 @@ fn broken(ask: Ask, edit: impl FnOnce(&mut Vec<TaskPlacement>)) -> Vec<Violation
 #[test]
 fn broken_topologies_are_refused() {
     let pair = || job("pair").tasks(2).gpus(4);
-    let to = |node: u32| move |tasks: &mut Vec<TaskPlacement>| tasks[1].node = muster_model::NodeId(node);
+    let to = |node: u32| {
+        move |tasks: &mut Vec<TaskPlacement>| tasks[1].node = muster_model::NodeId(node)
+    };
     let found = broken(pair().required("leaf"), to(2));
-    assert!(matches!(&found[..], [Violation::Apart { level, .. }] if &**level == "leaf"), "{found:?}");
+    assert!(
+        matches!(&found[..], [Violation::Apart { level, .. }] if &**level == "leaf"),
+        "{found:?}"
+    );
     let found = broken(pair().required("block"), to(0));
     assert!(matches!(&found[..], [Violation::Apart { .. }]), "{found:?}");
     let found = broken(job("pair").tasks(2).gpus(1).required("node"), to(1));
@@ -323,10 +351,12 @@ fn broken_topologies_are_refused() {
 
 // ---- brute force ----
 
-/// Free GPUs and CPUs of the nodes of a tiny cluster, with their leaf; leaf `l` is in block `l / 2`.
+/// Free GPUs and CPUs of the nodes of a tiny cluster, with their leaf; leaf `l` is in block `l /
+/// 2`.
 type Free = Vec<(u32, u32, usize)>;
 
-/// How many tasks some nodes take: by placing one after the other wherever there is room, in every way.
+/// How many tasks some nodes take: by placing one after the other wherever there is room, in every
+/// way.
 fn most(free: &mut [(u32, u32, usize)], gpus: u32, cpus: u32, distinct: bool, from: usize) -> u32 {
     let mut best = 0;
     for at in from..free.len() {
@@ -357,8 +387,14 @@ fn takes(free: &Free, gang: &Gang, domain: impl Fn(usize) -> usize, among: u32) 
 }
 
 /// The fewest domains that take the gang.
-fn fewest(free: &Free, gang: &Gang, domain: impl Fn(usize) -> usize + Copy, domains: u32) -> Option<u32> {
-    let choices = (1..1u32 << domains).filter(|among| takes(free, gang, domain, *among) >= gang.tasks);
+fn fewest(
+    free: &Free,
+    gang: &Gang,
+    domain: impl Fn(usize) -> usize + Copy,
+    domains: u32,
+) -> Option<u32> {
+    let choices =
+        (1..1u32 << domains).filter(|among| takes(free, gang, domain, *among) >= gang.tasks);
     choices.map(u32::count_ones).min()
 }
 
@@ -386,8 +422,10 @@ fn against_brute_force(seed: u64) {
     for node in &specs {
         engine.apply(Time(0), &Event::NodeJoined(Box::new(node.clone())));
     }
-    let all: Free =
-        specs.iter().map(|node| (node.devices.len() as u32, node.cpus.0 / 1000, leaf_of(node))).collect();
+    let all: Free = specs
+        .iter()
+        .map(|node| (node.devices.len() as u32, node.cpus.0 / 1000, leaf_of(node)))
+        .collect();
     let mut free = all.clone();
     for next in 1..=10 {
         let gang = Gang {
@@ -408,9 +446,11 @@ fn against_brute_force(seed: u64) {
             _ => spread(level),
         });
         let event = Event::Submitted { job: JobId(next), spec: Arc::new(ask.spec) };
-        // 1. Accepted if and only if an idle cluster has a way, started if and only if there is one now.
-        let least =
-            |free: &Free| fewest(free, &gang, domain, domains).filter(|least| rule != 0 || *least == 1);
+        // 1. Accepted if and only if an idle cluster has a way, started if and only if there is one
+        //    now.
+        let least = |free: &Free| {
+            fewest(free, &gang, domain, domains).filter(|least| rule != 0 || *least == 1)
+        };
         assert_eq!(engine.judge(&event).is_ok(), least(&all).is_some(), "{event:?} on {specs:?}");
         engine.apply(Time(1), &event);
         let plan = engine.plan(Time(1));
@@ -442,8 +482,8 @@ fn against_brute_force(seed: u64) {
             }
         } else {
             let count = |one: usize| counts.get(&one).copied().unwrap_or(0);
-            for (one, other) in
-                (0..domains as usize).flat_map(|one| (0..domains as usize).map(move |other| (one, other)))
+            for (one, other) in (0..domains as usize)
+                .flat_map(|one| (0..domains as usize).map(move |other| (one, other)))
             {
                 let is_even = count(one) <= count(other) + 1 || count(other) >= room(other);
                 assert!(is_even, "{event:?} on {free:?}: {counts:?}");
@@ -461,8 +501,10 @@ fn against_brute_force(seed: u64) {
 fn slices_against_brute_force(seed: u64) {
     let mut dice = Dice::new(seed);
     let specs = tiny(&mut dice);
-    let all: Free =
-        specs.iter().map(|node| (node.devices.len() as u32, node.cpus.0 / 1000, leaf_of(node))).collect();
+    let all: Free = specs
+        .iter()
+        .map(|node| (node.devices.len() as u32, node.cpus.0 / 1000, leaf_of(node)))
+        .collect();
     for _ in 0..6 {
         let slice = 1 + dice.roll(3) as u32;
         let gang = Gang {

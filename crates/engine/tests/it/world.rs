@@ -1,5 +1,5 @@
-//! A small world in domain words around the engine: nodes, queues, jobs, time, and tasks that do what they are told.
-//! Every step checks the plan and the state.
+//! A small world in domain words around the engine: nodes, queues, jobs, time, and tasks that do
+//! what they are told. Every step checks the plan and the state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use muster_model::job::{DependencyKind, GpuRequest, Resources};
 use muster_model::node::Device;
 use muster_model::view::State;
 use muster_model::{
-    Array, AttemptId, Bytes, CpuMilli, Dependency, Effect, ElementId, Event, GpuMilli, GpuModel, JobId,
-    JobSpec, Kind, NodeConstraint, NodeName, NodeSpec, Observation, Outcome, PayloadId, Plan, QueueTree,
-    Rank, Restart, Segment, Span, Target, TaskExit, TaskGroup, TaskReport, Tier, Time, Topology,
-    TopologyRule,
+    Array, AttemptId, Bytes, CpuMilli, Dependency, Effect, ElementId, Event, GpuMilli, GpuModel,
+    JobId, JobSpec, Kind, NodeConstraint, NodeName, NodeSpec, Observation, Outcome, PayloadId,
+    Plan, QueueTree, Rank, Restart, Segment, Span, Target, TaskExit, TaskGroup, TaskReport, Tier,
+    Time, Topology, TopologyRule,
 };
 
 /// Engine, clock, and the tasks that run.
@@ -133,7 +133,8 @@ impl Ask {
     }
     pub fn models(self, models: &[&str]) -> Self {
         self.with(|spec| {
-            spec.groups[0].task.gpu.models = models.iter().map(|name| GpuModel::from(*name)).collect();
+            spec.groups[0].task.gpu.models =
+                models.iter().map(|name| GpuModel::from(*name)).collect();
         })
     }
     pub fn cpus(self, cpus: u32) -> Self {
@@ -160,7 +161,8 @@ impl Ask {
     }
     pub fn segment(self, tasks: u32, level: &str) -> Self {
         self.with(|spec| {
-            let rule = spec.constraint.topology.take().map_or(TopologyRule::Anywhere, |known| known.rule);
+            let rule =
+                spec.constraint.topology.take().map_or(TopologyRule::Anywhere, |known| known.rule);
             let segment = Some(Segment { tasks, level: level.into() });
             spec.constraint.topology = Some(Topology { rule, segment });
         })
@@ -179,8 +181,12 @@ impl Ask {
     }
     pub fn restarts(self, max: u32, backoff: &str) -> Self {
         self.with(|spec| {
-            spec.restart =
-                Restart { on_failure: true, max_restarts: max, backoff: span(backoff), always: false };
+            spec.restart = Restart {
+                on_failure: true,
+                max_restarts: max,
+                backoff: span(backoff),
+                always: false,
+            };
         })
     }
     pub fn held(self) -> Self {
@@ -219,15 +225,17 @@ impl World {
         world
     }
 
-    /// Nodes of equally many GPUs in a tree: `b1/l1: a b c` is a line of a block, a leaf and its nodes.
+    /// Nodes of equally many GPUs in a tree: `b1/l1: a b c` is a line of a block, a leaf and its
+    /// nodes.
     pub fn tree(gpus: usize, lines: &[&str]) -> Self {
         let mut world = Self::new(&[]);
         world.step(vec![Event::LevelsSet(vec!["block".into(), "leaf".into()])]);
         for line in lines {
             let (path, nodes) = line.split_once(": ").unwrap();
             let domains: Vec<Arc<str>> = path.split('/').map(Arc::from).collect();
-            let nodes =
-                nodes.split(' ').map(|name| NodeSpec { domains: domains.clone(), ..node(name, gpus) });
+            let nodes = nodes
+                .split(' ')
+                .map(|name| NodeSpec { domains: domains.clone(), ..node(name, gpus) });
             world.step(nodes.map(|node| Event::NodeJoined(Box::new(node))).collect());
         }
         world
@@ -251,7 +259,8 @@ impl World {
         assert_eq!(self.engine.plan(self.now), plan, "planning twice gives the same plan");
         self.engine.commit(self.now, &plan);
         let again = self.engine.plan(self.now);
-        // What has just started on borrowed quota, or as it was promised, may have to go again: the engine says so.
+        // What has just started on borrowed quota, or as it was promised, may have to go again: the
+        // engine says so.
         let looks_again = self.engine.next_wake().is_some_and(|at| at <= self.now + Span(1));
         if !looks_again {
             assert_eq!(again.decisions, [], "after a commit nothing is left to decide");
@@ -274,7 +283,9 @@ impl World {
         match effect {
             Effect::Prepare { placement, .. } => {
                 self.live.insert(id, placement.len() as u32);
-                (0..placement.len() as u32).map(|rank| says(id, rank, Observation::Prepared)).collect()
+                (0..placement.len() as u32)
+                    .map(|rank| says(id, rank, Observation::Prepared))
+                    .collect()
             }
             Effect::Go { .. } => {
                 self.going.insert(id);
@@ -284,7 +295,9 @@ impl World {
             Effect::Checkpoint { .. } => Vec::new(),
             Effect::Stop { .. } => {
                 let tasks = self.live.get(&id).copied().unwrap_or(0);
-                (0..tasks).map(|rank| says(id, rank, Observation::Exited(TaskExit::Stopped))).collect()
+                (0..tasks)
+                    .map(|rank| says(id, rank, Observation::Exited(TaskExit::Stopped)))
+                    .collect()
             }
             Effect::Forget { .. } => {
                 self.live.remove(&id);

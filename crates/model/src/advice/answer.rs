@@ -1,5 +1,5 @@
-//! The answer: a label, and all that stands behind it. Fields are in the order of the published JSON. What is empty is
-//! absent.
+//! The answer: a label, and all that stands behind it. Fields are in the order of the published
+//! JSON. What is empty is absent.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -178,7 +178,8 @@ pub struct SiteAdvice {
     pub notebooks: Vec<FiredRule>,
     /// What it takes to run the recommended stack.
     pub operations: Operations,
-    /// What a simulation shows beside it, where that was asked for. It changes nothing of the above.
+    /// What a simulation shows beside it, where that was asked for. It changes nothing of the
+    /// above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<SiteProof>,
 }

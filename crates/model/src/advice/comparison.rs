@@ -1,5 +1,5 @@
-//! Two control planes side by side, dimension by dimension. Which plane stands how is known in `advise`; nothing here
-//! judges.
+//! Two control planes side by side, dimension by dimension. Which plane stands how is known in
+//! `advise`; nothing here judges.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -56,7 +56,8 @@ pub struct Compared {
     pub id: &'static str,
     /// What is compared, for people.
     pub title: &'static str,
-    /// The facts that make it matter; empty when it does not matter for them, or when there are none.
+    /// The facts that make it matter; empty when it does not matter for them, or when there are
+    /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub matters_for: Vec<Fact>,
@@ -120,8 +121,8 @@ pub struct Fare {
     pub ahead_in: u32,
     /// What the advice makes of it.
     pub role: Role,
-    /// The smallest change of facts for which the advice chooses it; empty when it is chosen, or when the facts of a workload
-    /// never lead to it.
+    /// The smallest change of facts for which the advice chooses it; empty when it is chosen, or
+    /// when the facts of a workload never lead to it.
     #[serde(default, skip_serializing_if = "is_unchanged")]
     pub chosen_if: Changes,
 }

@@ -1,6 +1,6 @@
-//! Facts: what can be known of a workload or of a site, each a flag or a count. One closed table names, bounds and
-//! asks for them, so that files, options, questions, rules and documentation cannot disagree. What follows from a
-//! fact is not said here.
+//! Facts: what can be known of a workload or of a site, each a flag or a count. One closed table
+//! names, bounds and asks for them, so that files, options, questions, rules and documentation
+//! cannot disagree. What follows from a fact is not said here.
 
 use std::fmt;
 
@@ -74,7 +74,8 @@ macro_rules! facts {
             /// Every fact, in the order of files and questions.
             pub const ALL: &'static [Fact] = &[$(Fact::$variant,)+];
 
-            /// The name in files, on the command line and in JSON; of a site's facts with its section before a dot.
+            /// The name in files, on the command line and in JSON; of a site's facts with its
+            /// section before a dot.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Fact::$variant => $name,)+ }
@@ -223,7 +224,8 @@ impl Fact {
     /// The facts of a site.
     pub const SITE: &'static [Fact] = Fact::ALL.split_at(7).1;
 
-    /// Facts of a site that are only said where another holds too. What the other implies stands in later entries.
+    /// Facts of a site that are only said where another holds too. What the other implies stands in
+    /// later entries.
     pub const IMPLIES: [Contradiction; 4] = [
         implies(
             Fact::MainlyCoupled,
@@ -325,19 +327,27 @@ impl Facts {
         Fact::ALL.iter().filter(differs).map(|fact| (*fact, self.value(*fact)))
     }
 
-    /// The first pair of facts that cannot both hold. Facts of one workload never contradict each other: the guide
-    /// answers every combination.
+    /// The first pair of facts that cannot both hold. Facts of one workload never contradict each
+    /// other: the guide answers every combination.
     #[must_use]
     pub fn contradiction(&self) -> Option<Contradiction> {
-        let operates = [Fact::OperatesSlurm, Fact::OperatesKubernetes, Fact::OperatesK3s, Fact::OperatesRay];
+        let operates =
+            [Fact::OperatesSlurm, Fact::OperatesKubernetes, Fact::OperatesK3s, Fact::OperatesRay];
         let nothing = !operates.iter().any(|plane| self.is(*plane));
-        let pair = |holds: bool, one, other, why| holds.then_some(Contradiction { one, other, why });
+        let pair =
+            |holds: bool, one, other, why| holds.then_some(Contradiction { one, other, why });
         let more_teams = self.get(Fact::Teams) > self.get(Fact::Users);
         let alone = self.get(Fact::Users) == 1 && self.is(Fact::CoordinationFailing);
-        let coupled =
-            self.is(Fact::CoupledTraining) && self.get(Fact::FleetNodes) == 1 && !self.is(Fact::FleetElastic);
+        let coupled = self.is(Fact::CoupledTraining)
+            && self.get(Fact::FleetNodes) == 1
+            && !self.is(Fact::FleetElastic);
         pair(more_teams, Fact::Teams, Fact::Users, "there are more teams than users")
-            .or(pair(alone, Fact::CoordinationFailing, Fact::Users, "one user has nobody to coordinate with"))
+            .or(pair(
+                alone,
+                Fact::CoordinationFailing,
+                Fact::Users,
+                "one user has nobody to coordinate with",
+            ))
             .or(pair(
                 nothing && self.is(Fact::Works),
                 Fact::Works,
@@ -369,7 +379,9 @@ impl Facts {
 
 impl fmt::Debug for Facts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.given().map(|(fact, value)| (fact.name(), value.to_string()))).finish()
+        f.debug_map()
+            .entries(self.given().map(|(fact, value)| (fact.name(), value.to_string())))
+            .finish()
     }
 }
 
@@ -388,7 +400,8 @@ const fn implies(one: Fact, other: Fact, why: &'static str) -> Contradiction {
     Contradiction { one, other, why }
 }
 
-/// Two facts that cannot be as they are: the values of both at once, or the first without the second.
+/// Two facts that cannot be as they are: the values of both at once, or the first without the
+/// second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contradiction {
     /// The fact to complain about.

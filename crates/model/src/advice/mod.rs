@@ -1,5 +1,6 @@
-//! The vocabulary of advice: facts, thresholds, control planes, sources, and the answer that people and programs are
-//! shown. Which facts lead to which answer is decided in `advise`; nothing here decides.
+//! The vocabulary of advice: facts, thresholds, control planes, sources, and the answer that people
+//! and programs are shown. Which facts lead to which answer is decided in `advise`; nothing here
+//! decides.
 
 mod answer;
 mod comparison;
@@ -12,8 +13,8 @@ mod source;
 mod threshold;
 
 pub use answer::{
-    Advice, Changes, Dispute, DisputeKind, FiredRule, Flip, Layer, Operations, Position, RuleEffect,
-    SiteAdvice, Warning, WorkloadOnSite,
+    Advice, Changes, Dispute, DisputeKind, FiredRule, Flip, Layer, Operations, Position,
+    RuleEffect, SiteAdvice, Warning, WorkloadOnSite,
 };
 pub use comparison::{Cell, Compared, Comparison, Fare, Role, Standing, Today, Verdict};
 pub use fact::{Contradiction, Fact, Facts, Kind, Value};

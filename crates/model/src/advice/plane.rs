@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What decides on a fleet which work runs where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Plane {
     /// People, ssh and conventions; only a site can be told so.
@@ -23,7 +25,8 @@ pub enum Plane {
 
 impl Plane {
     /// Every plane, in the order in which they are listed.
-    pub const ALL: [Plane; 5] = [Plane::None, Plane::Slurm, Plane::Kubernetes, Plane::K3s, Plane::Ray];
+    pub const ALL: [Plane; 5] =
+        [Plane::None, Plane::Slurm, Plane::Kubernetes, Plane::K3s, Plane::Ray];
 
     /// The word in files, on the command line and in JSON.
     #[must_use]

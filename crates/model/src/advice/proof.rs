@@ -1,6 +1,6 @@
-//! What a simulation of a site's work shows beside the advice on it: the load, what was assumed to make it, a row per control
-//! plane, and whether the figures agree with the advice. Values only; they change no advice. What gang admission is proved to
-//! do is elsewhere.
+//! What a simulation of a site's work shows beside the advice on it: the load, what was assumed to
+//! make it, a row per control plane, and whether the figures agree with the advice. Values only;
+//! they change no advice. What gang admission is proved to do is elsewhere.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::Changes;
 use crate::simulation::{Figure, Interval, Spread};
 
-/// Control planes on a site's work. With several seeds, what it says of the load is that of the first.
+/// Control planes on a site's work. With several seeds, what it says of the load is that of the
+/// first.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SiteProof {
     /// The trace that was replayed, as it was named; absent where the load was made from the mix.
@@ -17,12 +18,14 @@ pub struct SiteProof {
     /// The cluster, as it was named; absent where it was made from the fleet of the site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// The queues, as they were named; absent where they were made from the teams of the site, or one for a trace.
+    /// The queues, as they were named; absent where they were made from the teams of the site, or
+    /// one for a trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<String>,
     /// What chance was drawn from, first.
     pub seed: u64,
-    /// What it was drawn from in all, one run of each control plane for each; the mix was drawn anew for each, a trace is the same.
+    /// What it was drawn from in all, one run of each control plane for each; the mix was drawn
+    /// anew for each, a trace is the same.
     pub seeds: Vec<u64>,
     /// Nodes.
     pub nodes: u64,
@@ -40,8 +43,8 @@ pub struct SiteProof {
     pub bad_rows: u64,
     /// GPU-hours that all jobs ask for.
     pub asked_gpu_hours: f64,
-    /// Hours in which use and idleness are counted, from the first arrival on: until the last, or until the GPUs could have done
-    /// all the work where that is later. The same for all planes.
+    /// Hours in which use and idleness are counted, from the first arrival on: until the last, or
+    /// until the GPUs could have done all the work where that is later. The same for all planes.
     pub counted_hours: f64,
     /// GPU-hours that there are in that time.
     pub gpu_hours: f64,
@@ -56,7 +59,8 @@ pub struct SiteProof {
     pub assumed: Vec<String>,
     /// GPUs of the largest jobs that there are, such as `9 to 64`.
     pub largest: String,
-    /// A row per control plane: the advised one, those that flips lead to, the others that have a model, and Muster's own engine.
+    /// A row per control plane: the advised one, those that flips lead to, the others that have a
+    /// model, and Muster's own engine.
     pub planes: Vec<ProvedPlane>,
     /// What the figures say of the advice.
     pub verdict: ProofVerdict,
@@ -80,8 +84,8 @@ pub struct ProvedKind {
     pub gpu_hours: f64,
 }
 
-/// What one control plane made of the load. With several seeds these are the figures of the first one; `intervals` has the means
-/// of all.
+/// What one control plane made of the load. With several seeds these are the figures of the first
+/// one; `intervals` has the means of all.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ProvedPlane {
     /// What it is.
@@ -96,7 +100,8 @@ pub struct ProvedPlane {
     /// Parts of its label that no model has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_model: Vec<String>,
-    /// It was interrupted: its figures are about the runs that had ended by then, or what had happened in the first.
+    /// It was interrupted: its figures are about the runs that had ended by then, or what had
+    /// happened in the first.
     pub is_partial: bool,
     /// Jobs that ended.
     pub ended: u64,
@@ -104,10 +109,12 @@ pub struct ProvedPlane {
     pub refused: u64,
     /// Jobs that never end, however long one waits.
     pub left: u64,
-    /// Seconds from submission to end, of all jobs that were taken; jobs that never end (`left`) count up to the last instant of
-    /// any plane with this seed, so where there are any the true figures are larger.
+    /// Seconds from submission to end, of all jobs that were taken; jobs that never end (`left`)
+    /// count up to the last instant of any plane with this seed, so where there are any the true
+    /// figures are larger.
     pub turnaround_secs: Spread,
-    /// Seconds between submission and end in which jobs did not run, before the first start and after every stop; counted alike.
+    /// Seconds between submission and end in which jobs did not run, before the first start and
+    /// after every stop; counted alike.
     pub waited_secs: Spread,
     /// The mean of these of the largest jobs; absent where none of them was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,14 +132,15 @@ pub struct ProvedPlane {
     /// What the idle GPU-hours cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_cost: Option<f64>,
-    /// Means over several seeds; empty with one, and where neither the load nor the control plane leaves anything to chance.
-    /// A figure that not every run has is left out.
+    /// Means over several seeds; empty with one, and where neither the load nor the control plane
+    /// leaves anything to chance. A figure that not every run has is left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
 }
 
 impl ProvedPlane {
-    /// The figure with this name in [`PROVED`], over all seeds; nothing where it is not known of each of them.
+    /// The figure with this name in [`PROVED`], over all seeds; nothing where it is not known of
+    /// each of them.
     #[must_use]
     pub fn figure(&self, name: &str) -> Option<Figure> {
         if !self.intervals.is_empty() {
@@ -146,7 +154,8 @@ impl ProvedPlane {
 /// How a figure is read; nothing where a run has none.
 type Reading = fn(&ProvedPlane) -> Option<f64>;
 
-/// Figures that intervals are made of, by name: where they stand in [`ProvedPlane`], or what they come to.
+/// Figures that intervals are made of, by name: where they stand in [`ProvedPlane`], or what they
+/// come to.
 pub const PROVED: [(&str, Reading); 12] = [
     ("turnaround_secs.mean", |plane| taken(plane).then_some(plane.turnaround_secs.mean)),
     ("waited_secs.mean", |plane| taken(plane).then_some(plane.waited_secs.mean)),

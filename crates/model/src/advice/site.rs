@@ -1,4 +1,5 @@
-//! A site as it describes itself: facts, GPU models, the mix of its work, and its own thresholds. Checked by `spec`.
+//! A site as it describes itself: facts, GPU models, the mix of its work, and its own thresholds.
+//! Checked by `spec`.
 
 use std::sync::Arc;
 

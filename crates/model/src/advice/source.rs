@@ -54,7 +54,9 @@ impl Page {
     pub const fn title(self) -> &'static str {
         match self {
             Page::Guide => "GPU orchestration decision guide (ai-infrastructure.net)",
-            Page::Overview => "Cluster orchestration: Kubernetes, k3s, Ray, Slurm (ai-infrastructure.net)",
+            Page::Overview => {
+                "Cluster orchestration: Kubernetes, k3s, Ray, Slurm (ai-infrastructure.net)"
+            }
             Page::Comparison => "Slurm vs Kubernetes for GPUs (ai-infrastructure.net)",
             Page::Kentino => "Job Scheduling for AI Clusters (Kentino Wiki)",
             Page::Hyperstack => "Managed Kubernetes vs Managed SLURM (Hyperstack, 9 April 2026)",

@@ -1,5 +1,5 @@
-//! Thresholds: the numbers in rules that a site may set differently. One closed table; where each number is from stands
-//! beside it.
+//! Thresholds: the numbers in rules that a site may set differently. One closed table; where each
+//! number is from stands beside it.
 
 use super::fact::{Fact, Value};
 use super::source::{Page, Source};
@@ -125,6 +125,9 @@ impl Thresholds {
 
     /// Thresholds that a site set differently, in order.
     pub fn overridden(&self) -> impl Iterator<Item = Threshold> + '_ {
-        Threshold::ALL.iter().copied().filter(|threshold| self.get(*threshold) != threshold.default())
+        Threshold::ALL
+            .iter()
+            .copied()
+            .filter(|threshold| self.get(*threshold) != threshold.default())
     }
 }

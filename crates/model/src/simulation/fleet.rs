@@ -64,7 +64,8 @@ pub enum TimeLimits {
     Noisy,
 }
 
-/// What one control plane made of it. With several seeds these are the figures of the first one; `intervals` has the means of all.
+/// What one control plane made of it. With several seeds these are the figures of the first one;
+/// `intervals` has the means of all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetFigures {
     /// Its name.
@@ -85,17 +86,21 @@ pub struct FleetFigures {
     pub left_holding: u64,
     /// GPUs, or CPUs, that these held.
     pub left_held: f64,
-    /// Seconds from submission to end. This and the next three are of all jobs that arrived and were not refused; those that
-    /// have not ended (`left`) count up to the horizon, so where there are any the true figures are larger.
+    /// Seconds from submission to end. This and the next three are of all jobs that arrived and
+    /// were not refused; those that have not ended (`left`) count up to the horizon, so where there
+    /// are any the true figures are larger.
     pub turnaround_secs: Spread,
-    /// Seconds between submission and end in which jobs did not run: before the first start and after every stop.
+    /// Seconds between submission and end in which jobs did not run: before the first start and
+    /// after every stop.
     pub waited_secs: Spread,
     /// Seconds from submission to the first start, however soon the job was stopped again.
     pub first_start_secs: Spread,
-    /// Turnaround ÷ runtime, at least 1, runtimes below 10 seconds taken for 10 (Feitelson and Rudolph 1998).
+    /// Turnaround ÷ runtime, at least 1, runtimes below 10 seconds taken for 10 (Feitelson and
+    /// Rudolph 1998).
     pub bounded_slowdown: Spread,
-    /// Seconds from the first submission to the instant up to which jobs that have not ended are counted: the last instant of
-    /// any run on this load, or that at which this one was interrupted. Its own last instant where all jobs have ended.
+    /// Seconds from the first submission to the instant up to which jobs that have not ended are
+    /// counted: the last instant of any run on this load, or that at which this one was
+    /// interrupted. Its own last instant where all jobs have ended.
     pub horizon_secs: f64,
     /// Seconds from the first submission to the last end.
     pub makespan_secs: f64,
@@ -105,13 +110,15 @@ pub struct FleetFigures {
     pub evictions: u64,
     /// How often a job that ran lost a node or a GPU.
     pub breakdowns: u64,
-    /// Nodes that jobs of several tasks ran on ÷ the fewest that could have hosted them; mean over these jobs, at least 1.
+    /// Nodes that jobs of several tasks ran on ÷ the fewest that could have hosted them; mean over
+    /// these jobs, at least 1.
     pub node_spread: f64,
-    /// The same of the domains of each level of the network, widest first; empty where the cluster has no levels.
+    /// The same of the domains of each level of the network, widest first; empty where the cluster
+    /// has no levels.
     #[serde(default)]
     pub domain_spread: Vec<LevelSpread>,
-    /// Jain's index over users: 1 when the time that work took in the system ÷ the time that it ran is the same for all of
-    /// them (Jain, Chiu and Hawe 1984).
+    /// Jain's index over users: 1 when the time that work took in the system ÷ the time that it ran
+    /// is the same for all of them (Jain, Chiu and Hawe 1984).
     pub user_fairness: f64,
     /// The same over queues.
     pub queue_fairness: f64,
@@ -132,24 +139,28 @@ pub struct FleetFigures {
 pub struct LevelSpread {
     /// The level, such as `rack`.
     pub level: String,
-    /// Domains that jobs of several tasks ran in ÷ the fewest that could have hosted them; mean over these jobs, at least 1.
+    /// Domains that jobs of several tasks ran in ÷ the fewest that could have hosted them; mean
+    /// over these jobs, at least 1.
     pub spread: f64,
 }
 
-/// Hours of GPUs, or CPUs, from the first submission to the last end, or to the horizon. What is none of these was idle and of
-/// no use to the jobs that waited.
+/// Hours of GPUs, or CPUs, from the first submission to the last end, or to the horizon. What is
+/// none of these was idle and of no use to the jobs that waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Hours {
     /// There.
     pub all: f64,
     /// Held by jobs that ran, as much as they asked for.
     pub ran: f64,
-    /// Of what ran: work that was lost when jobs were stopped, and time that they took to run again.
+    /// Of what ran: work that was lost when jobs were stopped, and time that they took to run
+    /// again.
     pub lost: f64,
-    /// Held and not used: by gangs that were not whole, more than was asked for, or kept when the work was done.
+    /// Held and not used: by gangs that were not whole, more than was asked for, or kept when the
+    /// work was done.
     pub held_idle: f64,
-    /// Idle, and of use to jobs that waited: at most what they lacked of models that they accept, within the quota of their
-    /// queues, wherever it lay. Jobs that lack more than was idle in all do not count.
+    /// Idle, and of use to jobs that waited: at most what they lacked of models that they accept,
+    /// within the quota of their queues, wherever it lay. Jobs that lack more than was idle in all
+    /// do not count.
     pub stranded: f64,
     /// Out of order.
     pub down: f64,
@@ -183,8 +194,8 @@ pub struct OwnerFigures {
     pub turnaround_secs: f64,
     /// Mean seconds in which jobs waited, before the first start and after every stop.
     pub waited_secs: f64,
-    /// Time that the work of all jobs took in the system, up to the horizon, ÷ the time that it takes to run; 1 is as if no other
-    /// job were there.
+    /// Time that the work of all jobs took in the system, up to the horizon, ÷ the time that it
+    /// takes to run; 1 is as if no other job were there.
     pub stretch: f64,
 }
 
@@ -240,13 +251,15 @@ impl Figure {
         Some(Self { value: interval.mean, margin: Some(interval.margin) })
     }
 
-    /// They may well be equal: what is known of one does not exclude the other. Figures without margins are known exactly.
+    /// They may well be equal: what is known of one does not exclude the other. Figures without
+    /// margins are known exactly.
     #[must_use]
     pub fn may_equal(self, other: Figure) -> bool {
         match (self.margin, other.margin) {
             (None, None) => false,
             (one, another) => {
-                (self.value - other.value).abs() <= one.unwrap_or_default() + another.unwrap_or_default()
+                (self.value - other.value).abs()
+                    <= one.unwrap_or_default() + another.unwrap_or_default()
             }
         }
     }
@@ -255,7 +268,8 @@ impl Figure {
 /// How a figure is read.
 type Reading = fn(&FleetFigures) -> f64;
 
-/// Figures that intervals are made of, by name: where they stand in [`FleetFigures`], or what they come to.
+/// Figures that intervals are made of, by name: where they stand in [`FleetFigures`], or what they
+/// come to.
 pub const MEASURED: [(&str, Reading); 21] = [
     ("turnaround_secs.mean", |run| run.turnaround_secs.mean),
     ("turnaround_secs.p50", |run| run.turnaround_secs.p50),

@@ -1,5 +1,5 @@
-//! Who held which GPU of a simulated fleet from when to when, to be drawn. Values and how they are put together; nothing here
-//! decides what is drawn, or how.
+//! Who held which GPU of a simulated fleet from when to when, to be drawn. Values and how they are
+//! put together; nothing here decides what is drawn, or how.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,11 @@ pub struct GanttBar {
 impl Gantt {
     /// Rows for nodes with so many GPUs each, and no bars yet.
     #[must_use]
-    pub fn new(scheduler: &str, nodes: impl IntoIterator<Item = (String, u32)>, jobs: Vec<GanttJob>) -> Self {
+    pub fn new(
+        scheduler: &str,
+        nodes: impl IntoIterator<Item = (String, u32)>,
+        jobs: Vec<GanttJob>,
+    ) -> Self {
         let mut gantt = Self { scheduler: scheduler.to_owned(), jobs, ..Self::default() };
         let mut first_row = 0;
         for (name, gpus) in nodes {
@@ -70,8 +74,9 @@ impl Gantt {
         gantt
     }
 
-    /// A job held devices of a node, by its index: a bar for each stretch of neighbours. `bar` says all but the rows. Whoever
-    /// holds none holds what else there is of the node, and is drawn on its first row where the node has no GPU.
+    /// A job held devices of a node, by its index: a bar for each stretch of neighbours. `bar` says
+    /// all but the rows. Whoever holds none holds what else there is of the node, and is drawn on
+    /// its first row where the node has no GPU.
     pub fn hold(&mut self, node: usize, devices: DeviceSet, bar: GanttBar) {
         let Some(&GanttNode { first_row, rows, .. }) = self.nodes.get(node) else { return };
         if devices.is_empty() && rows == 1 {
@@ -80,7 +85,9 @@ impl Gantt {
         let mut last = None;
         for row in devices.iter().map(|device| first_row + device as u32) {
             match self.bars.last_mut() {
-                Some(neighbour) if last.is_some_and(|last: u32| last + 1 == row) => neighbour.last_row = row,
+                Some(neighbour) if last.is_some_and(|last: u32| last + 1 == row) => {
+                    neighbour.last_row = row
+                }
                 _ => self.bars.push(GanttBar { first_row: row, last_row: row, ..bar }),
             }
             last = Some(row);
@@ -102,7 +109,8 @@ mod tests {
         gantt.hold(2, DeviceSet::EMPTY, bar);
         gantt.hold(0, DeviceSet::EMPTY, bar);
         gantt.hold(3, DeviceSet::one(0), bar);
-        let rows: Vec<(u32, u32)> = gantt.bars.iter().map(|bar| (bar.first_row, bar.last_row)).collect();
+        let rows: Vec<(u32, u32)> =
+            gantt.bars.iter().map(|bar| (bar.first_row, bar.last_row)).collect();
         assert_eq!(rows, [(0, 2), (5, 5), (8, 8), (11, 11), (12, 12)]);
         assert!(gantt.bars.iter().all(|bar| (bar.job, bar.from_ms, bar.to_ms) == (7, 5, 9)));
     }

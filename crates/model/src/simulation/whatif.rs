@@ -76,8 +76,8 @@ pub struct Past {
     pub no_longer_fit: u64,
     /// What sizes and hours are in.
     pub unit: FleetUnit,
-    /// Seconds from submission to the first start that those which are replayed took in fact; to be compared with
-    /// `first_start_secs` of the replays.
+    /// Seconds from submission to the first start that those which are replayed took in fact; to be
+    /// compared with `first_start_secs` of the replays.
     pub first_start_secs: Spread,
     /// As things are.
     pub as_it_is: FleetFigures,

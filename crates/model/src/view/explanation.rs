@@ -1,5 +1,5 @@
-//! What is said of an element when somebody asks why: what it waits for, who could make room, where it is. As with all views,
-//! fields may be added, never renamed or removed (ADR 0003).
+//! What is said of an element when somebody asks why: what it waits for, who could make room, where
+//! it is. As with all views, fields may be added, never renamed or removed (ADR 0003).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,8 @@ pub struct Explanation {
     pub name: String,
     /// Its state.
     pub state: State,
-    /// Everything that keeps it from starting, in the order of the engine's checks; empty when it does not wait.
+    /// Everything that keeps it from starting, in the order of the engine's checks; empty when it
+    /// does not wait.
     pub reasons: Vec<Reason>,
     /// Its place among the elements waiting in its leaf queue, from 1, and how many wait.
     pub position: Option<(u32, u32)>,
@@ -28,7 +29,8 @@ pub struct Explanation {
     pub queue: QueueName,
     /// Who holds what it waits for, soonest to end first; at most ten.
     pub holders: Vec<Holder>,
-    /// What it could use and an administrator drained, when it is capacity that it waits for; at most ten.
+    /// What it could use and an administrator drained, when it is capacity that it waits for; at
+    /// most ten.
     #[serde(default)]
     pub out_of_service: Vec<OutOfService>,
     /// Where it is and how good a place that is, while it holds something.
@@ -46,7 +48,8 @@ pub struct Explanation {
     /// Whom it would help to move together, and why that is not done.
     #[serde(default)]
     pub moves: Option<MovesView>,
-    /// What it could use and is set aside for others now, when it is capacity that it waits for; at most ten.
+    /// What it could use and is set aside for others now, when it is capacity that it waits for; at
+    /// most ten.
     #[serde(default)]
     pub set_aside: Vec<SetAside>,
     /// Set while it is first in its queue and no start can be planned.
@@ -138,7 +141,8 @@ pub struct LevelUse {
     pub domains: u32,
     /// Their names; at most sixteen.
     pub names: Vec<String>,
-    /// The fewest that would host it if nothing ran; `None` where several groups or slices make that a search.
+    /// The fewest that would host it if nothing ran; `None` where several groups or slices make
+    /// that a search.
     pub least: Option<u32>,
     /// What the job says of this level.
     pub asked: Option<LevelWish>,
@@ -266,7 +270,8 @@ pub struct LeavingView {
     pub saves_until: Option<Time>,
     /// When it is gone at the latest.
     pub by: Time,
-    /// No process in one of its tasks handles its checkpoint signal, so that it does not know of the request there.
+    /// No process in one of its tasks handles its checkpoint signal, so that it does not know of
+    /// the request there.
     #[serde(default)]
     pub undelivered: bool,
 }

@@ -1,4 +1,5 @@
-//! Budgets, against the definition read literally: every element that ever ran is added up anew for each question.
+//! Budgets, against the definition read literally: every element that ever ran is added up anew for
+//! each question.
 
 use muster_model::queue::Budget;
 use muster_model::{QueueTree, Reason, Span, Time};
@@ -9,7 +10,8 @@ use crate::{LeafId, Policy, Promise, UserId};
 
 const HOUR: u64 = 3_600_000;
 
-/// Two budgets on the path of `p/a`, one on that of `p/b`, windows of different lengths and phases, and a queue without.
+/// Two budgets on the path of `p/a`, one on that of `p/b`, windows of different lengths and phases,
+/// and a queue without.
 fn budgeted() -> QueueTree {
     let mut tree = tree("p\n a\n b\nq\n");
     let budget = |gpu_hours, gpu_hours_per_user, hours: u64, start: u64| {
@@ -81,8 +83,10 @@ impl Naive {
     fn admits(&self, story: &[Ran], new: &Ran, now: u64) -> bool {
         let budget = self.hours * 1000 * HOUR;
         let holds = story.iter().chain([new]).filter(|one| self.counts(one, new.user));
-        let endless: u64 =
-            holds.filter(|one| one.length.is_none() && one.ended.is_none()).map(|one| one.milli).sum();
+        let endless: u64 = holds
+            .filter(|one| one.length.is_none() && one.ended.is_none())
+            .map(|one| one.milli)
+            .sum();
         !self.counts(new, new.user)
             || self.charged(story, new.user, now) + self.takes(new, now) <= budget
                 && (new.length.is_some() || endless * self.every <= budget)
@@ -109,7 +113,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => Just(1u64),
         1 => 10 * HOUR..40 * HOUR,
     ];
-    let length = prop::option::weighted(0.8, prop_oneof![1u64..4 * HOUR, Just(HOUR), Just(9 * HOUR)]);
+    let length =
+        prop::option::weighted(0.8, prop_oneof![1u64..4 * HOUR, Just(HOUR), Just(9 * HOUR)]);
     let step = (wait, prop::bool::weighted(0.35), 0usize..100, 0u32..2, 1u64..9, length);
     step.prop_map(|(wait, ends, pick, user, half, length)| Step {
         wait,
@@ -183,7 +188,8 @@ proptest! {
                     story.push(new);
                 }
             }
-            // 2. The accounts say what the definition says, now and in windows to come; nothing is overrun.
+            // 2. The accounts say what the definition says, now and in windows to come; nothing is
+            //    overrun.
             for at in [now, now + 1, now + 4 * HOUR, now + 6 * HOUR, now + 50 * HOUR] {
                 let (p, a) = (policy.taken(Time(at), &"p".into()).unwrap(), policy.taken(Time(at), &"p/a".into()).unwrap());
                 prop_assert_eq!(a.all.0 + a.all.1, NAIVE[0].charged(&story, 0, at));
@@ -222,14 +228,21 @@ fn what_is_promised_at_a_boundary_is_of_the_window_that_begins() {
     policy.judge_promise(a, ada, 5000, hour(4 * HOUR - 1)).unwrap_err();
     assert_eq!(policy.judge_promise(a, ada, 2000, hour(4 * HOUR)), Ok(()));
     policy.promise(a, ada, 2000, hour(4 * HOUR));
-    // What ends after its window gives nothing back; what ends in its own gives back what it did not use.
+    // What ends after its window gives nothing back; what ends in its own gives back what it did
+    // not use.
     policy.settle(Time(4 * HOUR + HOUR / 2), a, ada, 5000, hour(4 * HOUR - 1));
     assert_eq!(used(&policy, 5 * HOUR), (0, 2000 * HOUR));
     policy.settle(Time(4 * HOUR + HOUR / 2), a, ada, 2000, hour(4 * HOUR));
     assert_eq!(used(&policy, 5 * HOUR), (1000 * HOUR, 0));
     // It is charged no more than it promised, however long it took to get ready.
     policy.promise(a, ada, 1000, Promise { from: Time(5 * HOUR), length: Some(Span(1)) });
-    policy.settle(Time(6 * HOUR), a, ada, 1000, Promise { from: Time(5 * HOUR), length: Some(Span(1)) });
+    policy.settle(
+        Time(6 * HOUR),
+        a,
+        ada,
+        1000,
+        Promise { from: Time(5 * HOUR), length: Some(Span(1)) },
+    );
     assert_eq!(used(&policy, 6 * HOUR), (1000 * HOUR + 1000, 0));
 }
 
@@ -247,7 +260,10 @@ fn an_endless_job_takes_the_rest_of_its_window_and_all_of_the_next() {
     assert_eq!(policy.judge_promise(a, ada, 1000, endless(3 * HOUR)), Ok(()));
     policy.promise(a, ada, 1000, endless(3 * HOUR));
     let used = |policy: &Policy, at| policy.taken(Time(at), &"p/a".into()).unwrap().all;
-    assert_eq!((used(&policy, 3 * HOUR), used(&policy, 4 * HOUR)), ((0, 1000 * HOUR), (0, 4000 * HOUR)));
+    assert_eq!(
+        (used(&policy, 3 * HOUR), used(&policy, 4 * HOUR)),
+        ((0, 1000 * HOUR), (0, 4000 * HOUR))
+    );
     // Several windows later it ends, an hour into one.
     policy.settle(Time(41 * HOUR), a, ada, 1000, endless(3 * HOUR));
     assert_eq!((used(&policy, 41 * HOUR), used(&policy, 44 * HOUR)), ((1000 * HOUR, 0), (0, 0)));

@@ -11,8 +11,8 @@ const CAPACITY: u64 = 256;
 /// GPUs of the largest element.
 const LARGEST: u64 = 4;
 
-/// A cluster in which every (leaf, user) always has an entry waiting. Elements take 1 to 4 GPUs for 1 to 12 hours,
-/// by a fixed sequence of numbers.
+/// A cluster in which every (leaf, user) always has an entry waiting. Elements take 1 to 4 GPUs for
+/// 1 to 12 hours, by a fixed sequence of numbers.
 struct Cluster {
     policy: Policy,
     model: ModelId,
@@ -41,8 +41,10 @@ impl Cluster {
 
     /// A number below `bound` (Knuth's MMIX generator, its upper half).
     fn random(&mut self, bound: u64) -> u64 {
-        self.random =
-            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.random >> 33) % bound
     }
 
@@ -71,13 +73,15 @@ impl Cluster {
     }
 }
 
-/// After 20 half-lives each (leaf, user) has used its part of all GPU-hours, given in permille, within a bound.
+/// After 20 half-lives each (leaf, user) has used its part of all GPU-hours, given in permille,
+/// within a bound.
 ///
-/// The bound: a start is given to the lowest share, so just after it a queue is ahead by at most one element of `g` GPUs.
-/// That lead is the same whatever the weight, and it counts as running and in time as usage, `1 + 1/ln 2 = 2.44`
-/// capacities in all. So the part differs by at most `g / (2.44 × capacity)`, here 6.4 permille; 2 more are
-/// allowed for the first weeks, in which no usage has settled. (On 16 GPUs the same lead is a tenth of the cluster:
-/// shares cannot be finer than what is started.)
+/// The bound: a start is given to the lowest share, so just after it a queue is ahead by at most
+/// one element of `g` GPUs. That lead is the same whatever the weight, and it counts as running and
+/// in time as usage, `1 + 1/ln 2 = 2.44` capacities in all. So the part differs by at most `g /
+/// (2.44 × capacity)`, here 6.4 permille; 2 more are allowed for the first weeks, in which no usage
+/// has settled. (On 16 GPUs the same lead is a tenth of the cluster: shares cannot be finer than
+/// what is started.)
 fn check(text: &str, users: &[(&str, &str)], expected: &[u64]) {
     let mut cluster = Cluster::new(text, users);
     for hour in 0..20 * 7 * 24 {
@@ -115,7 +119,8 @@ fn users_of_a_leaf_use_the_same() {
     check("a\nb\n", &[("a", "u"), ("a", "v"), ("b", "u")], &[250, 250, 500]);
 }
 
-/// Who was away is not owed all of it: usage decays, so that after the return nobody starves for long.
+/// Who was away is not owed all of it: usage decays, so that after the return nobody starves for
+/// long.
 #[test]
 fn a_queue_that_returns_catches_up_and_then_shares() {
     let mut cluster = Cluster::new("a\nb\n", &[("a", "u"), ("b", "u")]);

@@ -15,14 +15,21 @@ fn usage_is_gpu_seconds_while_little_time_has_passed_and_halves_later() {
     let mut policy = policy(tree("p\n a\n b\n"), 8, 0);
     let (a, ada, model) = (leaf(&policy, "p/a"), policy.intern_user(&"ada".into()), h100(&policy));
     policy.hold(Time(0), a, ada, &[(model, 2000)]);
-    assert_eq!(policy.decayed_usage(Time(1000), a, ada), 1, "just below 2: a second's decay is not nothing");
+    assert_eq!(
+        policy.decayed_usage(Time(1000), a, ada),
+        1,
+        "just below 2: a second's decay is not nothing"
+    );
     // 2 GPUs for an hour are 7200 GPU-seconds; in that hour decay takes 0.2 %.
     assert_eq!(policy.decayed_usage(Time(HOUR_MS), a, ada), 7185);
     policy.release(Time(HOUR_MS), a, ada, &[(model, 2000)]);
     assert_eq!(policy.decayed_usage(Time(HOUR_MS + WEEK_MS), a, ada), 3592);
     assert_eq!(policy.decayed_usage(Time(HOUR_MS + 2 * WEEK_MS), a, ada), 1796);
-    let usage: Vec<u64> =
-        policy.queue_views(Time(HOUR_MS + WEEK_MS)).iter().map(|view| view.usage_gpu_secs).collect();
+    let usage: Vec<u64> = policy
+        .queue_views(Time(HOUR_MS + WEEK_MS))
+        .iter()
+        .map(|view| view.usage_gpu_secs)
+        .collect();
     assert_eq!(usage, [3592, 3592, 0]);
     assert_eq!(policy.usage_rows(Time(HOUR_MS)), [("ada".into(), "p/a".into(), 7185)]);
     assert_eq!(policy.usage_rows(Time(100 * WEEK_MS)), []);
@@ -36,8 +43,9 @@ fn a_share_is_usage_and_what_runs_by_capacity_and_weight() {
     let (p, q) = (leaf(&policy, "p"), leaf(&policy, "q"));
     let (ada, model) = (policy.intern_user(&"ada".into()), h100(&policy));
     let a100 = policy.intern_model(&"a100".into());
-    let shares =
-        |policy: &Policy, now| policy.queue_views(now).iter().map(|view| view.share_ppm).collect::<Vec<_>>();
+    let shares = |policy: &Policy, now| {
+        policy.queue_views(now).iter().map(|view| view.share_ppm).collect::<Vec<_>>()
+    };
     policy.hold(Time(0), p, ada, &[(model, 4000), (a100, 1000)]);
     // Half of one model outweighs a quarter of the other; weight 2 halves it.
     assert_eq!(shares(&policy, Time(0)), [250_000, 0]);
@@ -156,7 +164,8 @@ proptest! {
         prop_assert_eq!(observable(&watched, now), observable(&alone, now));
     }
 
-    /// Others' starts and ends settle a queue's usage more often; that may move it by rounding only.
+    /// Others' starts and ends settle a queue's usage more often; that may move it by rounding
+    /// only.
     #[test]
     fn usage_does_not_depend_on_how_often_it_is_settled(moments in prop::collection::vec(0u64..WEEK_MS, 0..50)) {
         let mut busy = policy(tree("p\n"), 16, 0);
@@ -190,14 +199,24 @@ fn the_audit_finds_what_is_bent() {
     let check = |expected: Inconsistency, bend: &dyn Fn(&mut Policy)| {
         let mut bent = sound.clone();
         bend(&mut bent);
-        assert!(bent.inconsistencies().contains(&expected), "{expected:?}: {:?}", bent.inconsistencies());
+        assert!(
+            bent.inconsistencies().contains(&expected),
+            "{expected:?}: {:?}",
+            bent.inconsistencies()
+        );
     };
     let (queue, name) = (|| "p".into(), || "h100".into());
     check(Inconsistency::Running { queue: queue() }, &|policy| policy.nodes[1].running += 1);
     check(Inconsistency::Pending { queue: queue() }, &|policy| policy.nodes[1].pending = 0);
-    check(Inconsistency::Pending { queue: queue() }, &|policy| policy.nodes[1].pending_children.clear());
-    check(Inconsistency::Held { queue: queue(), model: name() }, &|policy| policy.nodes[1].held[at] -= 1);
-    check(Inconsistency::HeldByUser { queue: queue() }, &|policy| policy.nodes[1].held_by_user.clear());
+    check(Inconsistency::Pending { queue: queue() }, &|policy| {
+        policy.nodes[1].pending_children.clear()
+    });
+    check(Inconsistency::Held { queue: queue(), model: name() }, &|policy| {
+        policy.nodes[1].held[at] -= 1
+    });
+    check(Inconsistency::HeldByUser { queue: queue() }, &|policy| {
+        policy.nodes[1].held_by_user.clear()
+    });
     check(Inconsistency::Taken { queue: queue(), model: name() }, &|policy| {
         policy.nodes[1].quota[at].taken += 1
     });

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use muster_model::job::{GpuRequest, Resources};
-use muster_model::{JobSpec, Kind, NodeConstraint, PayloadId, Reason, Restart, Span, TaskGroup, Tier, Time};
+use muster_model::{
+    JobSpec, Kind, NodeConstraint, PayloadId, Reason, Restart, Span, TaskGroup, Tier, Time,
+};
 
 use super::trees::{h100, leaf, policy, tree};
 
@@ -20,7 +22,9 @@ fn word(verdict: Result<(), Reason>) -> String {
             format!("{queue}: {user} has {used} of {limit}")
         }
         Err(Reason::TimeLimit { queue, limit, .. }) => format!("{queue}: at most {limit}"),
-        Err(Reason::Priority { queue, range, .. }) => format!("{queue}: {} to {}", range.0, range.1),
+        Err(Reason::Priority { queue, range, .. }) => {
+            format!("{queue}: {} to {}", range.0, range.1)
+        }
         Err(Reason::Quota { queue, asked, nominal, borrowable, .. }) => {
             format!("{queue}: {asked} of {nominal} + {borrowable}")
         }
@@ -65,7 +69,10 @@ fn group(tasks: u32, devices: u32, models: &[&str]) -> TaskGroup {
         min_tasks: tasks,
         max_tasks: tasks,
         tasks_per_node: None,
-        task: Resources { gpu: GpuRequest { models, ..GpuRequest::whole(devices) }, ..Resources::default() },
+        task: Resources {
+            gpu: GpuRequest { models, ..GpuRequest::whole(devices) },
+            ..Resources::default()
+        },
     }
 }
 
@@ -97,7 +104,8 @@ fn job(time_secs: Option<u64>, priority: i32, groups: Vec<TaskGroup>) -> JobSpec
 fn check_submission(text: &str, queue: &str, spec: &JobSpec, expected: &str) {
     let mut policy = policy(tree(text), 64, 64);
     // What runs now must not matter: only what could ever be.
-    let (leaf, user, model) = (leaf(&policy, queue), policy.intern_user(&"bob".into()), h100(&policy));
+    let (leaf, user, model) =
+        (leaf(&policy, queue), policy.intern_user(&"bob".into()), h100(&policy));
     policy.hold(Time(0), leaf, user, &[(model, 1000)]);
     assert_eq!(word(policy.judge_submission(leaf, spec)), expected, "{text}");
 }
@@ -126,8 +134,18 @@ fn quota_that_can_never_be_met_is_refused_at_submission() {
     // Two tasks of eight devices each fit no two models' quotas in part: 10 and 3 hold one of them.
     check_submission(quota, "p", &of(vec![group(2, 8, &[])]), "p: 16 of 8 + 2");
     check_submission(quota, "p", &of(vec![group(13, 1, &[])]), "ok");
-    check_submission(quota, "p", &of(vec![group(14, 1, &["h100", "a100", "h100"])]), "p: 14 of 8 + 2");
-    check_submission(quota, "p", &of(vec![group(6, 1, &["h100"]), group(5, 1, &["h100"])]), "p: 11 of 8 + 2");
+    check_submission(
+        quota,
+        "p",
+        &of(vec![group(14, 1, &["h100", "a100", "h100"])]),
+        "p: 14 of 8 + 2",
+    );
+    check_submission(
+        quota,
+        "p",
+        &of(vec![group(6, 1, &["h100"]), group(5, 1, &["h100"])]),
+        "p: 11 of 8 + 2",
+    );
     check_submission(quota, "p", &of(vec![group(6, 1, &["h100"]), group(5, 1, &[])]), "ok");
     // A model that no quota names is not limited, nor is one that nobody has seen.
     check_submission(quota, "p", &of(vec![group(99, 1, &["h200"])]), "ok");
@@ -164,8 +182,9 @@ fn jobs_that_wait_are_counted_per_user_in_every_queue_of_the_path() {
     check(&policy, b, "ada", "p: ada 3 of 3");
     check(&policy, q, "ada", "ok");
     // What is submitted with it counts where it goes, for somebody new, too.
-    let beside =
-        |user: &str, leaves: &[crate::LeafId]| policy.judge_one_more(a, &user.into(), leaves).is_ok();
+    let beside = |user: &str, leaves: &[crate::LeafId]| {
+        policy.judge_one_more(a, &user.into(), leaves).is_ok()
+    };
     assert!(beside("new", &[a, q]) && beside("new", &[b, q, q]) && !beside("new", &[a, q, a]));
     assert!(!beside("new", &[b, b, a]) && beside("bob", &[b, b]) && !beside("ada", &[]));
     policy.job_waits_no_more(a, ada);

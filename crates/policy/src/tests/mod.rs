@@ -1,4 +1,5 @@
-//! Tests that span the files of this crate: rows per feature, and properties against slow, plain oracles.
+//! Tests that span the files of this crate: rows per feature, and properties against slow, plain
+//! oracles.
 
 mod budget;
 mod fairness;

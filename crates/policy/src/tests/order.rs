@@ -9,8 +9,8 @@ use super::trees::{Held, any_steps, any_tree, drain, element, h100, leaf, leaves
 use crate::tree::ROOT;
 use crate::{LeafId, Policy, Slot, UserId};
 
-/// With so many GPUs held by (queue, user), and entries waiting as (queue, user, priority), in which order are they
-/// given? Entries are numbered from 0 in order of age.
+/// With so many GPUs held by (queue, user), and entries waiting as (queue, user, priority), in
+/// which order are they given? Entries are numbered from 0 in order of age.
 fn check(text: &str, held: &[(&str, &str, u64)], waiting: &[(&str, &str, i32)], expected: &[u32]) {
     let mut policy = policy(tree(text), 64, 0);
     let model = h100(&policy);
@@ -28,7 +28,8 @@ fn check(text: &str, held: &[(&str, &str, u64)], waiting: &[(&str, &str, i32)], 
     assert_eq!(order, expected, "{text}{held:?}");
     // Each entry's position in its leaf is its place among the leaf's entries in that order.
     for (slot, (leaf, user, priority, seq)) in keys.iter().enumerate() {
-        let in_leaf: Vec<&u32> = order.iter().filter(|other| keys[**other as usize].0 == *leaf).collect();
+        let in_leaf: Vec<&u32> =
+            order.iter().filter(|other| keys[**other as usize].0 == *leaf).collect();
         let place = in_leaf.iter().position(|other| **other == slot as u32).unwrap();
         let position = policy.position(Time(0), *leaf, *user, *priority, *seq);
         assert_eq!(position, (place as u32 + 1, in_leaf.len() as u32), "entry {slot}");
@@ -46,10 +47,16 @@ fn in_a_leaf_priority_then_share_then_age() {
         &[("p", "a", 0), ("p", "b", 0), ("p", "a", 0), ("p", "c", 0)],
         &[1, 3, 0, 2],
     );
-    check(queue, &[("p", "a", 1), ("p", "b", 2)], &[("p", "b", 0), ("p", "a", 0), ("p", "b", 1)], &[2, 1, 0]);
+    check(
+        queue,
+        &[("p", "a", 1), ("p", "b", 2)],
+        &[("p", "b", 0), ("p", "a", 0), ("p", "b", 1)],
+        &[2, 1, 0],
+    );
 }
 
-/// Whatever the shares of their queues and users: first all that waits in its turn, then what comes last.
+/// Whatever the shares of their queues and users: first all that waits in its turn, then what comes
+/// last.
 #[test]
 fn the_last_tier_comes_after_all_queues() {
     let last = |priority| Tier::Last.order(priority);
@@ -58,7 +65,13 @@ fn the_last_tier_comes_after_all_queues() {
     check(
         two,
         &[("q", "a", 8)],
-        &[("p", "a", last(0)), ("q", "a", 0), ("q", "a", last(0)), ("p", "b", last(1)), ("q", "b", -3)],
+        &[
+            ("p", "a", last(0)),
+            ("q", "a", 0),
+            ("q", "a", last(0)),
+            ("p", "b", last(1)),
+            ("q", "b", -3),
+        ],
         &[1, 4, 3, 0, 2],
     );
     check(two, &[("p", "a", 8)], &[("p", "a", last(0)), ("q", "a", last(0))], &[1, 0]);
@@ -70,7 +83,9 @@ fn who_is_skipped_stays_so_in_the_last_tier() {
     let p = leaf(&policy, "p");
     let (ann, bob) = (policy.intern_user(&"ann".into()), policy.intern_user(&"bob".into()));
     for (at, (user, priority)) in
-        [(ann, 0), (bob, 0), (ann, Tier::Last.order(0)), (bob, Tier::Last.order(0))].into_iter().enumerate()
+        [(ann, 0), (bob, 0), (ann, Tier::Last.order(0)), (bob, Tier::Last.order(0))]
+            .into_iter()
+            .enumerate()
     {
         policy.enqueue(p, user, priority, at as u64, Slot(at as u32));
     }
@@ -125,7 +140,12 @@ fn equal_shares_go_by_running_elements_then_name() {
     check(two, &[], &[("b", "u", 0), ("a", "u", 0)], &[1, 0]);
     // Jobs without GPUs have no share; still the queue that runs fewer of them is next.
     check(two, &[("a", "u", 0)], &[("a", "u", 0), ("b", "u", 0)], &[1, 0]);
-    check("b\na weight 2\n", &[("a", "u", 0), ("b", "u", 0)], &[("b", "u", 0), ("a", "u", 0)], &[1, 0]);
+    check(
+        "b\na weight 2\n",
+        &[("a", "u", 0), ("b", "u", 0)],
+        &[("b", "u", 0), ("a", "u", 0)],
+        &[1, 0],
+    );
 }
 
 #[test]
@@ -176,9 +196,14 @@ struct Entry {
     seq: u64,
 }
 
-/// The oracle: with all entries at hand, descend from the root to the child of lowest rank that has an entry left,
-/// and there take the first in a full sort.
-fn first_of(policy: &Policy, now: Time, left: &[Entry], skipped: &BTreeSet<LeafId>) -> Option<usize> {
+/// The oracle: with all entries at hand, descend from the root to the child of lowest rank that has
+/// an entry left, and there take the first in a full sort.
+fn first_of(
+    policy: &Policy,
+    now: Time,
+    left: &[Entry],
+    skipped: &BTreeSet<LeafId>,
+) -> Option<usize> {
     let is_below = |node: usize, leaf: LeafId| {
         let mut at = Some(policy.node_of(leaf));
         while at.is_some_and(|at| at != node) {
@@ -191,7 +216,9 @@ fn first_of(policy: &Policy, now: Time, left: &[Entry], skipped: &BTreeSet<LeafI
     let mut node = ROOT;
     while !policy.nodes[node].is_leaf() {
         let mut children = policy.nodes[node].children.clone();
-        children.retain(|child| left.iter().any(|(_, entry)| is_below(*child, entry.held.leaf).is_some()));
+        children.retain(|child| {
+            left.iter().any(|(_, entry)| is_below(*child, entry.held.leaf).is_some())
+        });
         children.sort_by_key(|child| policy.queue_rank(now, *child));
         node = *children.first()?;
     }
@@ -207,7 +234,8 @@ fn first_of(policy: &Policy, now: Time, left: &[Entry], skipped: &BTreeSet<LeafI
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(250))]
 
-    /// `moves` decide what happens after each entry: start it, start and undo it, skip its leaf, or nothing.
+    /// `moves` decide what happens after each entry: start it, start and undo it, skip its leaf, or
+    /// nothing.
     #[test]
     fn the_merge_equals_sorting_anew_for_every_entry(
         tree in any_tree(),

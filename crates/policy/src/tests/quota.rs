@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, VecDeque};
 use muster_model::{QueueSpec, QueueTree, Reason, Time};
 use proptest::prelude::*;
 
-use super::trees::{self, Held, any_steps, any_tree, element, h100, leaf, leaves, policy, tree, use_by_leaf};
+use super::trees::{
+    self, Held, any_steps, any_tree, element, h100, leaf, leaves, policy, tree, use_by_leaf,
+};
 use crate::{Inconsistency, LeafId, ModelId, Policy};
 
 const EXAMPLE: &str = "research quota 32\n vision quota 16 borrow 8\n language quota 8 lend 2\n";
 
-/// With so many whole GPUs held, may `asked` more start in `queue`? Answers `ok`, or the refusal's numbers.
+/// With so many whole GPUs held, may `asked` more start in `queue`? Answers `ok`, or the refusal's
+/// numbers.
 fn check(text: &str, held: &[(&str, u64)], queue: &str, asked: u64, expected: &str) {
     let mut policy = policy(tree(text), 64, 64);
     let (user, model) = (policy.intern_user(&"ada".into()), h100(&policy));
@@ -21,7 +24,10 @@ fn check(text: &str, held: &[(&str, u64)], queue: &str, asked: u64, expected: &s
     let got = match policy.judge_start(leaf(&policy, queue), user, &[(model, asked * 1000)], None) {
         Ok(()) => "ok".to_owned(),
         Err(Reason::Quota { queue, asked, used, nominal, borrowable, lent, .. }) => {
-            assert!(used.0 + asked.0 + lent.0 > nominal.0 + borrowable.0, "the numbers do not explain it");
+            assert!(
+                used.0 + asked.0 + lent.0 > nominal.0 + borrowable.0,
+                "the numbers do not explain it"
+            );
             format!("{queue}: {used} of {nominal}, borrowable {borrowable}, lent {lent}")
         }
         Err(other) => format!("{other:?}"),
@@ -99,10 +105,16 @@ fn a_model_listed_twice_is_judged_as_one() {
     assert!(!judge(4000, 4001));
 }
 
-/// The oracle. Every GPU of a nominal quota is a token at the queue that it belongs to and to none of its children. A
-/// token may go up to the parent if the queue lends it and down to a child if that may borrow it; every GPU in use
-/// needs one. All uses can be covered exactly if the largest flow covers them.
-fn tokens_cover(tree: &QueueTree, policy: &Policy, model: ModelId, used: &BTreeMap<LeafId, u64>) -> bool {
+/// The oracle. Every GPU of a nominal quota is a token at the queue that it belongs to and to none
+/// of its children. A token may go up to the parent if the queue lends it and down to a child if
+/// that may borrow it; every GPU in use needs one. All uses can be covered exactly if the largest
+/// flow covers them.
+fn tokens_cover(
+    tree: &QueueTree,
+    policy: &Policy,
+    model: ModelId,
+    used: &BTreeMap<LeafId, u64>,
+) -> bool {
     let (source, sink, root) = (0, 1, 2);
     let mut flow = Flow { edges: vec![Vec::new(); 3] };
     let mut needed = 0;
@@ -133,7 +145,11 @@ impl Scene<'_> {
     ) {
         let here = self.flow.edges.len();
         self.flow.edges.push(Vec::new());
-        let path = if above.is_empty() { queue.name.to_string() } else { format!("{above}/{}", queue.name) };
+        let path = if above.is_empty() {
+            queue.name.to_string()
+        } else {
+            format!("{above}/{}", queue.name)
+        };
         let own = queue.quota.get(&self.name.into()).copied();
         let bounded = bounded || own.is_some();
         let promised: u64 = queue.queues.iter().map(|child| trees::nominal(child, self.name)).sum();
@@ -156,7 +172,8 @@ impl Scene<'_> {
     }
 }
 
-/// A network of capacities: `edges[from]` lists (to, left). The reverse of an edge is the last one listed the other way.
+/// A network of capacities: `edges[from]` lists (to, left). The reverse of an edge is the last one
+/// listed the other way.
 struct Flow {
     edges: Vec<Vec<(usize, u64)>>,
 }
@@ -176,11 +193,14 @@ impl Flow {
     fn largest(&mut self, source: usize, sink: usize) -> u64 {
         let mut total = 0;
         while let Some(path) = self.path(source, sink) {
-            let left = |pair: &[usize]| self.edges[pair[0]].iter().find(|(to, _)| *to == pair[1]).unwrap().1;
+            let left = |pair: &[usize]| {
+                self.edges[pair[0]].iter().find(|(to, _)| *to == pair[1]).unwrap().1
+            };
             let by = path.windows(2).map(left).min().unwrap();
             for pair in path.windows(2) {
                 self.edges[pair[0]].iter_mut().find(|(to, _)| *to == pair[1]).unwrap().1 -= by;
-                let back = &mut self.edges[pair[1]].iter_mut().find(|(to, _)| *to == pair[0]).unwrap().1;
+                let back =
+                    &mut self.edges[pair[1]].iter_mut().find(|(to, _)| *to == pair[0]).unwrap().1;
                 *back = back.saturating_add(by);
             }
             total += by;
@@ -223,7 +243,8 @@ fn without_limits(queues: &mut [QueueSpec]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Admitted exactly if tokens cover all uses after the start; and then no queue is ever overdrawn.
+    /// Admitted exactly if tokens cover all uses after the start; and then no queue is ever
+    /// overdrawn.
     #[test]
     fn a_start_is_admitted_iff_tokens_cover_it(mut tree in any_tree(), steps in any_steps(40)) {
         without_limits(&mut tree.queues);
@@ -249,7 +270,8 @@ proptest! {
         }
     }
 
-    /// What a planner may remember for a pass: while holds only grow, admitted or not, a refusal stands.
+    /// What a planner may remember for a pass: while holds only grow, admitted or not, a refusal
+    /// stands.
     #[test]
     fn what_is_refused_stays_refused_while_holds_grow(
         tree in any_tree(),
@@ -271,7 +293,8 @@ proptest! {
         }
     }
 
-    /// The other way round: starts that nobody judged show up as an overdraft exactly if tokens do not cover them.
+    /// The other way round: starts that nobody judged show up as an overdraft exactly if tokens do
+    /// not cover them.
     #[test]
     fn an_overdraft_is_reported_iff_tokens_do_not_cover(mut tree in any_tree(), steps in any_steps(12)) {
         without_limits(&mut tree.queues);
@@ -287,7 +310,8 @@ proptest! {
         prop_assert_eq!(found.is_empty(), covered(&tree, &policy, &held));
     }
 
-    /// With every leaf within its nominal quota, a start that stays within it is admitted: reclaim is always enough.
+    /// With every leaf within its nominal quota, a start that stays within it is admitted: reclaim
+    /// is always enough.
     #[test]
     fn within_nominal_is_admitted_once_nobody_borrows(mut tree in any_tree(), steps in any_steps(40)) {
         without_limits(&mut tree.queues);

@@ -4,7 +4,8 @@ use muster_model::{Span, Time};
 use proptest::prelude::*;
 
 use super::trees::{
-    Held, WEEK_MS, any_steps, any_tree, drain, element, h100, leaf, leaves, observable, policy, tree,
+    Held, WEEK_MS, any_steps, any_tree, drain, element, h100, leaf, leaves, observable, policy,
+    tree,
 };
 use crate::{Inconsistency, Policy, Slot};
 
@@ -28,13 +29,19 @@ fn what_keeps_its_name_keeps_its_id_and_usage() {
     let mut next = tree("q\np weight 2\n c\n a quota 1\n");
     next.half_life = Span(WEEK_MS / 7);
     policy.replace_tree(now, next).unwrap();
-    assert_eq!((leaf(&policy, "p/a"), leaf(&policy, "q"), policy.leaf(&"p/b".into())), (a, q, None));
-    assert_eq!((policy.leaf_moved(a), policy.leaf_moved(b), policy.leaf_name(b).as_str()), (a, q, "p/b"));
+    assert_eq!(
+        (leaf(&policy, "p/a"), leaf(&policy, "q"), policy.leaf(&"p/b".into())),
+        (a, q, None)
+    );
+    assert_eq!(
+        (policy.leaf_moved(a), policy.leaf_moved(b), policy.leaf_name(b).as_str()),
+        (a, q, "p/b")
+    );
     // Usage up to now was made under the old half-life; from now on it halves in a day.
     assert_eq!((policy.decayed_usage(now, a, ada), usage_of_p(&policy)), (used, used_by_p));
     assert_eq!(policy.decayed_usage(now + Span(WEEK_MS / 7), a, ada), used / 2);
-    // What ran and waited in b does so in q, and can be ended under either id. The same usage is seven times the share
-    // under the shorter half-life, so q is first.
+    // What ran and waited in b does so in q, and can be ended under either id. The same usage is
+    // seven times the share under the shorter half-life, so q is first.
     assert_eq!(drain(&policy, now), [Slot(b.0), Slot(a.0)]);
     assert_eq!(policy.usage_rows(now)[1], ("ada".into(), "q".into(), 0));
     policy.release(now + Span(1000), b, ada, &[(model, 1000)]);

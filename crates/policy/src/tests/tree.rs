@@ -35,14 +35,21 @@ fn settings_without_a_meaning_are_refused() {
     check(tree("p priority 3..2\n"), "queue `p` admits priorities from 3 to 2, which is none");
     check(tree("a/b\n"), "queue name `a/b` is empty or has a `/`");
     check(QueueTree { half_life: Span(0), ..tree("p\n") }, "the half-life is 0");
-    check(QueueTree { default_queue: "q".into(), ..tree("p\n") }, "default queue `q` is not in the tree");
-    check(QueueTree { default_queue: "".into(), ..tree("p\n") }, "default queue `` is not in the tree");
+    check(
+        QueueTree { default_queue: "q".into(), ..tree("p\n") },
+        "default queue `q` is not in the tree",
+    );
+    check(
+        QueueTree { default_queue: "".into(), ..tree("p\n") },
+        "default queue `` is not in the tree",
+    );
     check(
         QueueTree { default_queue: "p".into(), ..tree("p\n a\n") },
         "default queue `p` has queues under it; a job waits in one of those",
     );
-    let nested =
-        |depth: usize| tree(&(0..depth).map(|level| format!("{}q\n", " ".repeat(level))).collect::<String>());
+    let nested = |depth: usize| {
+        tree(&(0..depth).map(|level| format!("{}q\n", " ".repeat(level))).collect::<String>())
+    };
     check(nested(32), "ok");
     check(nested(33), &format!("queue `{}` is nested more than 32 deep", vec!["q"; 33].join("/")));
 }

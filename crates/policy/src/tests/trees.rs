@@ -9,8 +9,9 @@ use crate::{LeafId, ModelId, Policy, Slot, UserId};
 
 pub(super) const WEEK_MS: u64 = 7 * 86_400_000;
 
-/// A tree of one queue per line, nested by one space per level: a name, then pairs of a word and a value. `quota` is
-/// for model `h100`, `quota-a100` for the other. The first leaf is the default queue.
+/// A tree of one queue per line, nested by one space per level: a name, then pairs of a word and a
+/// value. `quota` is for model `h100`, `quota-a100` for the other. The first leaf is the default
+/// queue.
 pub(super) fn tree(text: &str) -> QueueTree {
     let lines: Vec<(usize, &str)> = text
         .lines()
@@ -26,14 +27,25 @@ pub(super) fn with_queues(queues: Vec<QueueSpec>) -> QueueTree {
     let mut default = String::new();
     let mut level = &queues;
     while let Some(first) = level.first() {
-        default =
-            if default.is_empty() { first.name.to_string() } else { format!("{default}/{}", first.name) };
+        default = if default.is_empty() {
+            first.name.to_string()
+        } else {
+            format!("{default}/{}", first.name)
+        };
         level = &first.queues;
     }
-    QueueTree { half_life: Span(WEEK_MS), default_queue: default.into(), queues, ..QueueTree::single() }
+    QueueTree {
+        half_life: Span(WEEK_MS),
+        default_queue: default.into(),
+        queues,
+        ..QueueTree::single()
+    }
 }
 
-fn parse<'a>(mut lines: &'a [(usize, &'a str)], depth: usize) -> (Vec<QueueSpec>, &'a [(usize, &'a str)]) {
+fn parse<'a>(
+    mut lines: &'a [(usize, &'a str)],
+    depth: usize,
+) -> (Vec<QueueSpec>, &'a [(usize, &'a str)]) {
     let mut queues = Vec::new();
     while let Some((indent, line)) = lines.first()
         && *indent == depth
@@ -72,7 +84,8 @@ fn queue(line: &str) -> QueueSpec {
 /// A policy with both models known and capacities given in whole GPUs.
 pub(super) fn policy(tree: QueueTree, h100: u64, a100: u64) -> Policy {
     let mut policy = Policy::new(tree).unwrap();
-    let models = [(policy.intern_model(&"h100".into()), h100), (policy.intern_model(&"a100".into()), a100)];
+    let models =
+        [(policy.intern_model(&"h100".into()), h100), (policy.intern_model(&"a100".into()), a100)];
     let mut capacity = vec![0; policy.models().len()];
     for (model, gpus) in models {
         capacity[usize::from(model.0)] = gpus * 1000;
@@ -94,7 +107,11 @@ pub(super) fn observable(policy: &Policy, now: Time) -> String {
     let stored = serde_json::to_string(policy).unwrap();
     let views = serde_json::to_string(&policy.queue_views(now)).unwrap();
     let order = drain(policy, now);
-    format!("{stored}\n{views}\n{:?}\n{order:?}\n{:?}", policy.usage_rows(now), policy.inconsistencies())
+    format!(
+        "{stored}\n{views}\n{:?}\n{order:?}\n{:?}",
+        policy.usage_rows(now),
+        policy.inconsistencies()
+    )
 }
 
 /// A whole pass in which nothing starts.
@@ -107,10 +124,19 @@ pub(super) fn drain(policy: &Policy, now: Time) -> Vec<Slot> {
 pub(super) fn any_tree() -> impl Strategy<Value = QueueTree> {
     let quota = || prop::option::weighted(0.6, 0u64..8);
     let small = || prop::option::weighted(0.4, 0u64..5);
-    let own = (quota(), quota(), small(), small(), 1u32..4, prop::option::weighted(0.2, 1u32..6), small());
+    let own = (
+        quota(),
+        quota(),
+        small(),
+        small(),
+        1u32..4,
+        prop::option::weighted(0.2, 1u32..6),
+        small(),
+    );
     let leaf = own.clone().prop_map(|own| spec(own, Vec::new()));
     let queue = leaf.prop_recursive(2, 12, 4, move |inner| {
-        (own.clone(), prop::collection::vec(inner, 1..4)).prop_map(|(own, children)| spec(own, children))
+        (own.clone(), prop::collection::vec(inner, 1..4))
+            .prop_map(|(own, children)| spec(own, children))
     });
     prop::collection::vec(queue, 1..4).prop_map(|mut queues| {
         name(&mut queues);
@@ -120,7 +146,10 @@ pub(super) fn any_tree() -> impl Strategy<Value = QueueTree> {
 
 type Own = (Option<u64>, Option<u64>, Option<u64>, Option<u64>, u32, Option<u32>, Option<u64>);
 
-fn spec((h100, a100, borrow, lend, weight, running, per_user): Own, queues: Vec<QueueSpec>) -> QueueSpec {
+fn spec(
+    (h100, a100, borrow, lend, weight, running, per_user): Own,
+    queues: Vec<QueueSpec>,
+) -> QueueSpec {
     let mut spec = QueueSpec { weight, queues, ..QueueSpec::named("") };
     for (model, own) in [("h100", h100), ("a100", a100)] {
         if let Some(own) = own {
@@ -171,8 +200,7 @@ pub(super) struct Step {
 }
 
 pub(super) fn any_steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
-    let milli =
-        || prop_oneof![3 => Just(0u64), 3 => (1u64..4).prop_map(|gpus| gpus * 1000), 1 => Just(500u64)];
+    let milli = || prop_oneof![3 => Just(0u64), 3 => (1u64..4).prop_map(|gpus| gpus * 1000), 1 => Just(500u64)];
     let wait_ms = prop_oneof![Just(0u64), 1u64..5000, 1u64..WEEK_MS];
     let step = (wait_ms, prop::bool::weighted(0.65), 0usize..1000, 0u32..3, milli(), milli());
     let step = step.prop_map(|(wait_ms, is_start, pick, user, h100, a100)| Step {

@@ -1,5 +1,5 @@
-//! Sections with a label on the left and items on the right, cut to a number of lines where that is asked for. Knows
-//! nothing of what the items say.
+//! Sections with a label on the left and items on the right, cut to a number of lines where that is
+//! asked for. Knows nothing of what the items say.
 
 use crate::style::{Ink, Style, shorten, wrap};
 
@@ -78,10 +78,11 @@ impl<'a> Page<'a> {
         self.lines(sections, &all)
     }
 
-    /// As many items as fit on so many lines: one of each section, then one more of each in turn, as they rank. Where even one
-    /// of each is too much, sections that rank last are only counted.
+    /// As many items as fit on so many lines: one of each section, then one more of each in turn,
+    /// as they rank. Where even one of each is too much, sections that rank last are only counted.
     pub(super) fn fitting(&self, sections: &[Section], lines: usize) -> Vec<String> {
-        let mut shown: Vec<usize> = sections.iter().map(|section| section.items.len().min(1)).collect();
+        let mut shown: Vec<usize> =
+            sections.iter().map(|section| section.items.len().min(1)).collect();
         let mut order: Vec<usize> = (0..sections.len()).collect();
         order.sort_by_key(|place| sections[*place].rank);
         for place in order.iter().rev() {
@@ -121,7 +122,8 @@ impl<'a> Page<'a> {
             }
             let mut own: Vec<String> =
                 section.items[..*shown].iter().flat_map(|item| self.item(item)).collect();
-            // What is left out is counted beside the last line, where that has no label; else on a line of its own.
+            // What is left out is counted beside the last line, where that has no label; else on a
+            // line of its own.
             let left = section.items.len() - shown;
             let note = (left > 0).then(|| format!("+{left} more"));
             if note.is_some() && own.len() < 2 {
@@ -129,7 +131,11 @@ impl<'a> Page<'a> {
             }
             if *shown == 0 {
                 let count = format!("{left}, with --details");
-                lines.push(self.labelled(section.label, Ink::Strong, &self.style.paint(Ink::Faint, &count)));
+                lines.push(self.labelled(
+                    section.label,
+                    Ink::Strong,
+                    &self.style.paint(Ink::Faint, &count),
+                ));
                 continue;
             }
             let last = own.len() - 1;
@@ -151,7 +157,8 @@ impl<'a> Page<'a> {
 
     fn item(&self, item: &Item) -> Vec<String> {
         let room = self.room();
-        let mut lines: Vec<String> = item.text.split('\n').flat_map(|part| wrap(part, room)).collect();
+        let mut lines: Vec<String> =
+            item.text.split('\n').flat_map(|part| wrap(part, room)).collect();
         if let Some(id) = item.id {
             let id = shorten(&format!("[{id}]"), room);
             let used = lines.last().map_or(0, |line| line.chars().count());
@@ -167,7 +174,9 @@ impl<'a> Page<'a> {
         }
         for below in &item.below {
             let wrapped = wrap(below, room - 2);
-            lines.extend(wrapped.iter().map(|line| format!("  {}", self.style.paint(Ink::Faint, line))));
+            lines.extend(
+                wrapped.iter().map(|line| format!("  {}", self.style.paint(Ink::Faint, line))),
+            );
         }
         lines
     }

@@ -1,4 +1,5 @@
-//! Advice as people read it: one screen first, everything with `--details`. Nothing here decides or judges.
+//! Advice as people read it: one screen first, everything with `--details`. Nothing here decides or
+//! judges.
 
 mod layout;
 mod proof;
@@ -6,8 +7,8 @@ mod site;
 mod stack;
 
 use muster_model::advice::{
-    Advice, Changes, Dispute, DisputeKind, FiredRule, Flip, Label, Layer, Plane, RuleEffect, Source, Value,
-    Warning,
+    Advice, Changes, Dispute, DisputeKind, FiredRule, Flip, Label, Layer, Plane, RuleEffect,
+    Source, Value, Warning,
 };
 
 use self::layout::{Item, Page, Section};
@@ -37,13 +38,16 @@ pub fn advice(advice: &Advice, depth: &Depth, style: &Style) -> String {
     compose(&advice.label, sections(advice, depth, style), depth, style)
 }
 
-/// The label as a phrase: `ray, with KubeRay on kubernetes, behind a Volcano/Kueue/KAI gang scheduler`.
+/// The label as a phrase: `ray, with KubeRay on kubernetes, behind a Volcano/Kueue/KAI gang
+/// scheduler`.
 #[must_use]
 pub fn headline(label: &Label) -> String {
     let split = label.hybrid.iter().map(|_| "in a split fleet".to_owned());
     let parts = parts(label);
-    let added =
-        parts.iter().filter(|part| !is_required(part)).chain(parts.iter().filter(|part| is_required(part)));
+    let added = parts
+        .iter()
+        .filter(|part| !is_required(part))
+        .chain(parts.iter().filter(|part| is_required(part)));
     std::iter::once(plane(label.primary).to_owned())
         .chain(added.map(|part| with(part)))
         .chain(split)
@@ -74,7 +78,8 @@ fn with(part: &str) -> String {
     }
 }
 
-/// Another label beside the present one: the whole of it when the plane is another, else only what is different.
+/// Another label beside the present one: the whole of it when the plane is another, else only what
+/// is different.
 fn instead(label: &Label, present: &Label) -> String {
     if label.primary != present.primary {
         return headline(label);
@@ -104,7 +109,8 @@ fn compose(label: &Label, mut sections: Vec<Section>, depth: &Depth, style: &Sty
 /// Commands that go on from here.
 fn next(depth: &Depth) -> Option<Section> {
     // Broken between commands only.
-    let commands: Vec<String> = depth.next.iter().map(|command| command.replace(' ', "\u{a0}")).collect();
+    let commands: Vec<String> =
+        depth.next.iter().map(|command| command.replace(' ', "\u{a0}")).collect();
     let items = vec![Item::new(commands.join("\u{a0}\u{a0}\u{a0} "))];
     (!depth.next.is_empty()).then_some(Section { label: "next", items, rank: 0, apart: false })
 }
@@ -150,7 +156,10 @@ fn sections(advice: &Advice, depth: &Depth, style: &Style) -> Vec<Section> {
             3,
             advice.warnings.iter().map(|warning| warning_item(warning, details)).collect(),
         ),
-        Section { apart: true, ..section("stack", stack_rank, stack_items(&advice.composition, style)) },
+        Section {
+            apart: true,
+            ..section("stack", stack_rank, stack_items(&advice.composition, style))
+        },
     ]
 }
 
@@ -163,7 +172,9 @@ fn rule_item(rule: &FiredRule, details: bool) -> Item {
 fn flip_items(advice: &Advice) -> Vec<Item> {
     let mut flips: Vec<&Flip> = advice.flips.iter().collect();
     flips.sort_by_key(|flip| (flip.change.0.len(), flip.label.primary == advice.label.primary));
-    let item = |flip: &Flip| format!("{} → {}", changes(&flip.change), instead(&flip.label, &advice.label));
+    let item = |flip: &Flip| {
+        format!("{} → {}", changes(&flip.change), instead(&flip.label, &advice.label))
+    };
     flips.into_iter().map(|flip| Item::new(item(flip))).collect()
 }
 
@@ -182,7 +193,10 @@ fn dispute_item(dispute: &Dispute, details: bool) -> Item {
     if details {
         below.push(format!("{}:", parties(dispute)));
         below.extend(
-            dispute.positions.iter().map(|position| format!("{}: {}", cited(position.source), position.says)),
+            dispute
+                .positions
+                .iter()
+                .map(|position| format!("{}: {}", cited(position.source), position.says)),
         );
         below.push(format!("muster: {}", dispute.muster));
         below.push(anchor(dispute.id));
@@ -190,7 +204,8 @@ fn dispute_item(dispute: &Dispute, details: bool) -> Item {
     Item { below, ..Item::new(dispute.question).with_id(dispute.id) }
 }
 
-/// Who disagrees: `guide against itself`, `guide, overview and kentino`, `kentino, and what is true by now`.
+/// Who disagrees: `guide against itself`, `guide, overview and kentino`, `kentino, and what is true
+/// by now`.
 fn parties(dispute: &Dispute) -> String {
     let mut pages: Vec<&str> = Vec::new();
     for position in dispute.positions {
@@ -201,7 +216,9 @@ fn parties(dispute: &Dispute) -> String {
     match (dispute.kind, pages.as_slice()) {
         (DisputeKind::Itself, [page, ..]) => format!("{page} against itself"),
         (DisputeKind::Aged, [page, ..]) => format!("{page}, and what is true by now"),
-        (_, [others @ .., last]) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        (_, [others @ .., last]) if !others.is_empty() => {
+            format!("{} and {last}", others.join(", "))
+        }
         (_, pages) => pages.concat(),
     }
 }

@@ -1,5 +1,5 @@
-//! What a simulation shows beside advice: the load, a row per control plane, and what the figures say. The figures are made and
-//! judged elsewhere; here they become words.
+//! What a simulation shows beside advice: the load, a row per control plane, and what the figures
+//! say. The figures are made and judged elsewhere; here they become words.
 
 use std::collections::BTreeSet;
 
@@ -24,14 +24,19 @@ const NAMED: usize = 3;
 type Column = (&'static str, Align, fn(&ProvedPlane) -> String);
 
 const COLUMNS: [Column; 11] = [
-    ("MODEL", Align::Left, |plane| format!("{}{}", plane.scheduler, if plane.is_partial { "*" } else { "" })),
+    ("MODEL", Align::Left, |plane| {
+        format!("{}{}", plane.scheduler, if plane.is_partial { "*" } else { "" })
+    }),
     ("TURNAROUND", Align::Right, |plane| over_jobs(plane, "turnaround_secs.mean")),
     ("WAITED", Align::Right, |plane| over_jobs(plane, "waited_secs.mean")),
     ("95 %", Align::Right, |plane| over_jobs(plane, "waited_secs.p95")),
     ("LARGEST", Align::Right, |plane| over_jobs(plane, "largest_waited_secs")),
     // These follow from the idle GPU-hours, and so do their margins.
     ("GPU USE", Align::Right, |plane| {
-        plane.figure("gpu_use_percent").map(|figure| format!("{:.1} %", figure.value)).unwrap_or_default()
+        plane
+            .figure("gpu_use_percent")
+            .map(|figure| format!("{:.1} %", figure.value))
+            .unwrap_or_default()
     }),
     ("IDLE", Align::Right, |plane| known(plane, "idle_gpu_hours", amount)),
     ("LOST", Align::Right, |plane| {
@@ -41,7 +46,9 @@ const COLUMNS: [Column; 11] = [
     ("COST", Align::Right, |plane| {
         plane.figure("idle_cost").map(|figure| amount(figure.value)).unwrap_or_default()
     }),
-    ("UNDONE", Align::Right, |plane| undone(plane).map(|jobs| told(jobs, amount)).unwrap_or_default()),
+    ("UNDONE", Align::Right, |plane| {
+        undone(plane).map(|jobs| told(jobs, amount)).unwrap_or_default()
+    }),
     ("STANDS FOR", Align::Left, |plane| match plane.role {
         ProvedRole::Advised => format!("advised: {}", plane.name),
         ProvedRole::RunnerUp => format!("flip: {}", plane.name),
@@ -51,7 +58,8 @@ const COLUMNS: [Column; 11] = [
 /// Columns that go first where there is no room for all.
 const SPARED: [&str; 5] = ["LARGEST", "95 %", "GPU USE", "LOST", "COST"];
 
-/// Jobs that never end, or are not taken, where there are any; of a run that was interrupted nobody knows.
+/// Jobs that never end, or are not taken, where there are any; of a run that was interrupted nobody
+/// knows.
 fn undone(plane: &ProvedPlane) -> Option<Figure> {
     plane.figure("undone").filter(|jobs| jobs.value > 0.0 && !plane.is_partial)
 }
@@ -59,7 +67,9 @@ fn undone(plane: &ProvedPlane) -> Option<Figure> {
 /// A length of time over all jobs; at least that where some of them never end.
 fn over_jobs(plane: &ProvedPlane, name: &str) -> String {
     let at_least = if plane.left > 0 && !plane.is_partial { "≥ " } else { "" };
-    plane.figure(name).map_or_else(|| "-".to_owned(), |figure| format!("{at_least}{}", told(figure, span)))
+    plane
+        .figure(name)
+        .map_or_else(|| "-".to_owned(), |figure| format!("{at_least}{}", told(figure, span)))
 }
 
 /// A length of time in whole seconds.
@@ -99,8 +109,10 @@ fn load(proof: &SiteProof) -> String {
     let of = proof.trace.as_deref().map_or("the mix".into(), clean);
     let jobs = grouped_count(proof.jobs, "job");
     let (nodes, gpus) = (grouped_count(proof.nodes, "node"), grouped_count(proof.gpus, "GPU"));
-    let mut text =
-        format!("{jobs} of {of} on {nodes} with {gpus}, {} GPU-hours", amount(proof.asked_gpu_hours));
+    let mut text = format!(
+        "{jobs} of {of} on {nodes} with {gpus}, {} GPU-hours",
+        amount(proof.asked_gpu_hours)
+    );
     let left_out = [
         (proof.never_ran, "never ran where they come from"),
         (proof.too_large, "not even the idle cluster could host"),
@@ -148,7 +160,9 @@ fn counted(proof: &SiteProof) -> String {
         text.push_str("; undone: jobs that never end, or are not taken; the former count until the last instant of any plane (≥)");
     }
     if proof.planes.iter().any(|plane| !plane.intervals.is_empty()) {
-        text.push_str("; means over the seeds, ±: so near they lie to the true ones with 95 % confidence");
+        text.push_str(
+            "; means over the seeds, ±: so near they lie to the true ones with 95 % confidence",
+        );
     }
     text
 }
@@ -168,8 +182,9 @@ fn table(proof: &SiteProof, width: usize, style: &Style) -> String {
     };
     let lines_of = |spared: &[&str]| of(spared, &Style::plain().with_width(width));
     let is_within = |line: &str| line.chars().count() <= width;
-    let fits =
-        |spared: &&&[&str]| lines_of(spared).lines().all(|line| is_within(line) && !line.contains('…'));
+    let fits = |spared: &&&[&str]| {
+        lines_of(spared).lines().all(|line| is_within(line) && !line.contains('…'))
+    };
     // Names are cut before the last of these, the price, goes.
     let choices = [0, 1, 2, 3, 4].map(|count| &SPARED[..count]);
     let cut = Some(&choices[4]).filter(|spared| lines_of(spared).lines().all(is_within));
@@ -247,8 +262,12 @@ fn without_model(proof: &SiteProof) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut items = Vec::new();
     for plane in &proof.planes {
-        let new: Vec<&str> =
-            plane.without_model.iter().map(String::as_str).filter(|part| seen.insert(*part)).collect();
+        let new: Vec<&str> = plane
+            .without_model
+            .iter()
+            .map(String::as_str)
+            .filter(|part| seen.insert(*part))
+            .collect();
         if new.is_empty() {
             continue;
         }
@@ -317,7 +336,10 @@ mod tests {
             planes: vec![
                 plane("slurm", ProvedRole::Advised, 3600.0, 4032.0),
                 plane("kai", ProvedRole::RunnerUp, 60.0, 3000.0),
-                ProvedPlane { left: 12, ..plane("kube-default", ProvedRole::Other, 999_999.0, 21_000.0) },
+                ProvedPlane {
+                    left: 12,
+                    ..plane("kube-default", ProvedRole::Other, 999_999.0, 21_000.0)
+                },
             ],
             verdict: ProofVerdict { says, better: names(better), worse: names(worse) },
             unseen: vec!["working-slurm-stays".to_owned()],
@@ -336,14 +358,20 @@ mod tests {
         for width in [80, 100] {
             let style = Style::plain().with_width(width);
             let shown = lines(&proof(ProofSays::Contradicts, &["kai"], &[]), &style);
-            assert!(shown.iter().all(|line| line.chars().count() <= width), "{width}:\n{}", shown.join("\n"));
+            assert!(
+                shown.iter().all(|line| line.chars().count() <= width),
+                "{width}:\n{}",
+                shown.join("\n")
+            );
             let rows: Vec<&String> = shown
                 .iter()
                 .filter(|line| line.starts_with("  slurm ") || line.starts_with("  kai "))
                 .collect();
             let words: Vec<&str> = rows[0].split_whitespace().collect();
             assert!(
-                words.contains(&"10,080") && words.contains(&"4,032") && rows[0].contains("advised:"),
+                words.contains(&"10,080")
+                    && words.contains(&"4,032")
+                    && rows[0].contains("advised:"),
                 "{rows:?}"
             );
             assert!(rows[1].contains("flip:"), "{rows:?}");
@@ -359,7 +387,8 @@ mod tests {
     fn figures_of_several_seeds_have_margins() {
         let mut proof = proof(ProofSays::Contradicts, &["kai"], &[]);
         proof.seeds = vec![1, 2, 3];
-        let interval = |name: &str, mean, margin| Interval { figure: name.to_owned(), mean, margin };
+        let interval =
+            |name: &str, mean, margin| Interval { figure: name.to_owned(), mean, margin };
         for plane in &mut proof.planes[..2] {
             plane.intervals = vec![
                 interval("turnaround_secs.mean", 7290.0, 40.0),
@@ -372,7 +401,10 @@ mod tests {
             let shown = lines(&proof, &Style::plain().with_width(width)).join("\n");
             assert!(shown.lines().all(|line| line.chars().count() <= width), "{width}:\n{shown}");
             let row = shown.lines().find(|line| line.starts_with("  kai ")).unwrap();
-            assert!(row.contains("2h01m ± 40s  1m30s ± 30s ") && row.contains(" 4,000 ± 120 "), "{row}");
+            assert!(
+                row.contains("2h01m ± 40s  1m30s ± 30s ") && row.contains(" 4,000 ± 120 "),
+                "{row}"
+            );
         }
         let shown = lines(&proof, &Style::plain()).join(" ");
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -11,12 +11,19 @@ use crate::style::{Style, clean};
 pub fn site(advice: &SiteAdvice, depth: &Depth, style: &Style) -> String {
     let mut all = sections(&advice.advice, depth, style);
     let own = |label, rank, items| Section { label, items, rank, apart: false };
-    let rules = |rules: &[FiredRule]| rules.iter().map(|rule| rule_item(rule, depth.details)).collect();
-    all.push(own("work", 2, advice.workloads.iter().map(|work| work_item(work, depth.details)).collect()));
+    let rules =
+        |rules: &[FiredRule]| rules.iter().map(|rule| rule_item(rule, depth.details)).collect();
+    all.push(own(
+        "work",
+        2,
+        advice.workloads.iter().map(|work| work_item(work, depth.details)).collect(),
+    ));
     all.push(own("sharing", 6, rules(&advice.sharing)));
     all.push(own("notebooks", 6, rules(&advice.notebooks)));
     all.push(own("operate", 3, operation_items(&advice.operations, depth.details)));
-    let Some(proof) = &advice.proof else { return compose(&advice.advice.label, all, depth, style) };
+    let Some(proof) = &advice.proof else {
+        return compose(&advice.advice.label, all, depth, style);
+    };
     // What was asked for is shown whole, below what fits on a screen.
     let mut lines = cut(&advice.advice.label, &all, depth, style);
     lines.push(String::new());
@@ -27,7 +34,8 @@ pub fn site(advice: &SiteAdvice, depth: &Depth, style: &Style) -> String {
 
 fn work_item(work: &WorkloadOnSite, details: bool) -> Item {
     let share = work.share_percent.map(|percent| format!(", {percent} %")).unwrap_or_default();
-    let mut item = Item::new(format!("{}{share}: {}; {}", clean(&work.name), work.runs_on, work.how));
+    let mut item =
+        Item::new(format!("{}{share}: {}; {}", clean(&work.name), work.runs_on, work.how));
     if details {
         item.below.push(format!("alone it would get {}", headline(&work.alone)));
     }

@@ -9,7 +9,8 @@ use crate::style::wrap;
 /// Between two layers, the upper one first.
 const ARROW: &str = " ─► ";
 
-/// One chain per way down from a layer that nothing rides on. A chain ends where it meets a layer that is drawn already.
+/// One chain per way down from a layer that nothing rides on. A chain ends where it meets a layer
+/// that is drawn already.
 pub(super) fn chains(layers: &[Layer]) -> Vec<Vec<&'static str>> {
     let carries = |name: &str| layers.iter().any(|layer| layer.on.contains(&name));
     let mut drawn = Vec::new();
@@ -43,12 +44,15 @@ fn descend(
     }
 }
 
-/// A chain in lines of at most so many columns, broken before an arrow; inside of a name only where that alone is too long.
+/// A chain in lines of at most so many columns, broken before an arrow; inside of a name only where
+/// that alone is too long.
 pub(super) fn drawn(chain: &[&str], room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for name in chain {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + ARROW.chars().count() + name.chars().count() <= room => {
+            Some(line)
+                if line.chars().count() + ARROW.chars().count() + name.chars().count() <= room =>
+            {
                 line.push_str(ARROW);
                 line.push_str(name);
             }
@@ -90,7 +94,8 @@ pub fn mermaid(layers: &[Layer]) -> String {
     text
 }
 
-/// Inside of a quoted label only the quote itself and the sign that begins an entity mean something.
+/// Inside of a quoted label only the quote itself and the sign that begins an entity mean
+/// something.
 fn quoted(name: &str) -> String {
     name.replace('#', "#35;").replace('"', "#quot;")
 }
@@ -142,7 +147,8 @@ mod tests {
 
     #[test]
     fn a_flow_chart_quotes_its_labels() {
-        let chart = mermaid(&[layer("Ray (Train, \"RLlib\")", &["KubeRay"]), layer("KubeRay", &[])]);
+        let chart =
+            mermaid(&[layer("Ray (Train, \"RLlib\")", &["KubeRay"]), layer("KubeRay", &[])]);
         assert_eq!(
             chart,
             "flowchart TB\n  n0[\"Ray (Train, #quot;RLlib#quot;)\"]\n  n1[\"KubeRay\"]\n  n0 --> n1\n"

@@ -1,5 +1,6 @@
-//! Which time limits a comparison rests on, where they are not the users' own. Schedulers that plan by limits (backfill,
-//! reservations) gain more from good limits than from any rule, so this stands where the figures are read.
+//! Which time limits a comparison rests on, where they are not the users' own. Schedulers that plan
+//! by limits (backfill, reservations) gain more from good limits than from any rule, so this stands
+//! where the figures are read.
 
 use muster_model::simulation::{FleetComparison, TimeLimits};
 
@@ -44,7 +45,8 @@ mod tests {
         shown.without_limit = 300;
         let text = caveat(&shown).unwrap();
         assert!(text.starts_with("300 of 1,200 jobs (25.0 %) name no time limit"), "{text}");
-        for (limits, word) in [(TimeLimits::Actual, "true runtimes"), (TimeLimits::Noisy, "drawn")] {
+        for (limits, word) in [(TimeLimits::Actual, "true runtimes"), (TimeLimits::Noisy, "drawn")]
+        {
             shown.limits = limits;
             assert!(caveat(&shown).is_some_and(|text| text.contains(word)), "{limits:?}");
         }

@@ -1,5 +1,6 @@
-//! What differs between control planes on one fleet, and why, in sentences. Each follows from the figures alone: nothing is
-//! known here of what a control plane is or does. What lies within the margins of several seeds is not called a difference.
+//! What differs between control planes on one fleet, and why, in sentences. Each follows from the
+//! figures alone: nothing is known here of what a control plane is or does. What lies within the
+//! margins of several seeds is not called a difference.
 
 use muster_model::simulation::{Figure, FleetComparison, FleetFigures, SizeFigures};
 
@@ -14,7 +15,8 @@ const LEAST_RATIO: f64 = 1.01;
 /// Nor differences of Jain's index, or of how many times the fewest nodes jobs were spread over.
 const LEAST_FAIRNESS: f64 = 0.05;
 const LEAST_SPREAD: f64 = 0.1;
-/// Small jobs that wait longer under what is better on the whole are named when they do so by this much.
+/// Small jobs that wait longer under what is better on the whole are named when they do so by this
+/// much.
 const WORSE_RATIO: f64 = 1.5;
 const WORSE_SECS: f64 = 60.0;
 
@@ -106,16 +108,22 @@ impl<'c> Facts<'c> {
             };
             match run.left_holding {
                 0 => format!("{begin}{} never end{}", grouped_count(run.left, "job"), s(run.left)),
-                1 => format!("{begin}1 gang holds {held} and waits for the rest of what it needs; {rest}"),
+                1 => format!(
+                    "{begin}1 gang holds {held} and waits for the rest of what it needs; {rest}"
+                ),
                 gangs => {
-                    format!("{begin}{} gangs hold {held} and wait for each other; {rest}", grouped(gangs))
+                    format!(
+                        "{begin}{} gangs hold {held} and wait for each other; {rest}",
+                        grouped(gangs)
+                    )
                 }
             }
         };
         left.map(sentence).collect()
     }
 
-    /// Under which schedulers jobs take least and most time from submission to end, and which jobs make the difference.
+    /// Under which schedulers jobs take least and most time from submission to end, and which jobs
+    /// make the difference.
     fn turnarounds(&self) -> Vec<String> {
         let turnaround = |run: &FleetFigures| mean(run, "turnaround_secs.mean");
         let by = |one: &&&FleetFigures, other: &&&FleetFigures| {
@@ -124,7 +132,9 @@ impl<'c> Facts<'c> {
         // A figure that is only known to be at least so much is not the least.
         let least = self.whole.iter().filter(|run| at_least(run).is_empty()).min_by(by);
         let most = self.whole.iter().max_by(by);
-        let Some((least, most)) = least.zip(most).filter(|_| self.whole.len() > 1) else { return Vec::new() };
+        let Some((least, most)) = least.zip(most).filter(|_| self.whole.len() > 1) else {
+            return Vec::new();
+        };
         let (low, high) = (turnaround(least), turnaround(most));
         let takes = |run: &FleetFigures| {
             let figure = |name| told(mean(run, name), span);
@@ -136,7 +146,8 @@ impl<'c> Facts<'c> {
             )
         };
         let (under_least, under_most) = (&least.scheduler, &most.scheduler);
-        let both = format!("under {under_least} {}; under {under_most} {}", takes(least), takes(most));
+        let both =
+            format!("under {under_least} {}; under {under_most} {}", takes(least), takes(most));
         if low.may_equal(high) {
             return vec![format!("mean turnarounds do not differ beyond chance: {both}")];
         }
@@ -150,7 +161,9 @@ impl<'c> Facts<'c> {
             )];
         }
         let mut sentences = vec![format!("from submission to end jobs take on average {both}")];
-        sentences.extend(whose(least, most, self.unit).into_iter().map(|sentence| self.seed() + &sentence));
+        sentences.extend(
+            whose(least, most, self.unit).into_iter().map(|sentence| self.seed() + &sentence),
+        );
         sentences
     }
 
@@ -183,8 +196,10 @@ impl<'c> Facts<'c> {
             })
             .collect();
         let (scheduler, unit, lost) = (&most.scheduler, self.unit, amount(lost));
-        let sentence =
-            format!("under {scheduler} {lost} {unit}-hours of work were lost in {}", named.join(" and "));
+        let sentence = format!(
+            "under {scheduler} {lost} {unit}-hours of work were lost in {}",
+            named.join(" and ")
+        );
         Some(sentence + &self.elsewhere(most, "hours.lost"))
     }
 
@@ -197,7 +212,8 @@ impl<'c> Facts<'c> {
     /// `; under muster 3`: the least, where that is not the same.
     fn elsewhere(&self, most: &FleetFigures, name: &str) -> String {
         let of = |run: &FleetFigures| Figure::of(run, name);
-        let least = self.whole.iter().min_by(|one, other| of(one).value.total_cmp(&of(other).value));
+        let least =
+            self.whole.iter().min_by(|one, other| of(one).value.total_cmp(&of(other).value));
         match least {
             Some(least) if of(least).value < of(most).value && !of(least).may_equal(of(most)) => {
                 format!("; under {} {}", least.scheduler, amount(of(least).value))
@@ -281,8 +297,10 @@ fn whose(least: &FleetFigures, most: &FleetFigures, unit: &str) -> Vec<String> {
     if let Some(first) = pairs.iter().max_by(by).filter(|first| differs(first) > 0.0) {
         let share = differs(first) / total * 100.0;
         let jobs = sized(&first.0.size, unit);
-        sentences
-            .push(format!("{share:.0} % of the difference comes from {jobs}, which wait {}", waits(first)));
+        sentences.push(format!(
+            "{share:.0} % of the difference comes from {jobs}, which wait {}",
+            waits(first)
+        ));
     }
     let is_worse = |(low, high): &&(&SizeFigures, &SizeFigures)| {
         let (here, there) = (low.waited_secs.mean, high.waited_secs.mean);

@@ -10,8 +10,17 @@ use crate::table::{Align, Cell, Table};
 /// Who decides, what runs and is held, and who waits and why.
 #[must_use]
 pub fn instant(instant: &FleetInstant, after: Span, style: &Style) -> String {
-    let FleetInstant { scheduler, arrived, ended, running, waiting, size_milli, held_milli, jobs, .. } =
-        instant;
+    let FleetInstant {
+        scheduler,
+        arrived,
+        ended,
+        running,
+        waiting,
+        size_milli,
+        held_milli,
+        jobs,
+        ..
+    } = instant;
     let percent = held_milli * 100 / (*size_milli).max(1);
     let mut text = format!(
         "{scheduler}, {after} after the first submission: {} arrived, {ended} ended, {running} run, {waiting} wait; \

@@ -1,4 +1,5 @@
-//! The table of runs: a row per control plane, a column per figure, in as many tables as the width needs.
+//! The table of runs: a row per control plane, a column per figure, in as many tables as the width
+//! needs.
 
 use muster_model::simulation::{Figure, FleetComparison, FleetFigures};
 
@@ -30,7 +31,8 @@ const COLUMNS: [Column; 16] = [
     ("STUCK", |run| if run.is_partial { String::new() } else { some(run, "left_holding") }),
 ];
 
-/// A figure over all jobs that were taken; at least that where some of them never end. Nothing is known where none was taken.
+/// A figure over all jobs that were taken; at least that where some of them never end. Nothing is
+/// known where none was taken.
 fn over_jobs(run: &FleetFigures, name: &str, words: fn(f64) -> String) -> String {
     match run.sizes.is_empty() {
         true => "-".to_owned(),
@@ -70,8 +72,7 @@ pub(super) fn tables(comparison: &FleetComparison, width: usize, style: &Style) 
     if !shown.is_empty() {
         text.push_str(&format!("{} in {}-hours\n", shown.join(", "), unit(comparison.unit)));
     }
-    let defined =
-        "turnaround: from submission to end; waited: of that, all the time in which jobs did not run";
+    let defined = "turnaround: from submission to end; waited: of that, all the time in which jobs did not run";
     text.push_str(&super::wrapped(defined, width));
     if comparison.runs.iter().any(|run| !at_least(run).is_empty()) {
         text.push_str(&super::wrapped(
@@ -84,11 +85,9 @@ pub(super) fn tables(comparison: &FleetComparison, width: usize, style: &Style) 
 
 fn table(comparison: &FleetComparison, columns: &[Column], style: &Style) -> String {
     let mut headings = vec![("SCHEDULER", Align::Left)];
-    headings.extend(
-        columns.iter().map(|(heading, _)| {
-            (*heading, if *heading == "DECIDED BY" { Align::Left } else { Align::Right })
-        }),
-    );
+    headings.extend(columns.iter().map(|(heading, _)| {
+        (*heading, if *heading == "DECIDED BY" { Align::Left } else { Align::Right })
+    }));
     let mut table = Table::new(&headings);
     for run in &comparison.runs {
         let mark = if run.is_partial { "*" } else { "" };

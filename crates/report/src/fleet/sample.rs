@@ -1,8 +1,9 @@
-//! A comparison for tests: the contention of two gangs, and a load on a cluster under several control planes.
+//! A comparison for tests: the contention of two gangs, and a load on a cluster under several
+//! control planes.
 
 use muster_model::simulation::{
-    Curve, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, OwnerFigures, SizeFigures, Spread,
-    TimeLimits,
+    Curve, FleetComparison, FleetFigures, FleetUnit, Hours, Interval, OwnerFigures, SizeFigures,
+    Spread, TimeLimits,
 };
 
 pub(crate) fn spread(mean: f64) -> Spread {
@@ -12,7 +13,13 @@ pub(crate) fn spread(mean: f64) -> Spread {
 pub(crate) fn size(size: &str, jobs: u64, mean: f64) -> SizeFigures {
     let waited_quantiles = (0..=100).map(|percent| mean * f64::from(percent) / 50.0).collect();
     let turnaround_secs = spread(mean + 7200.0);
-    SizeFigures { size: size.to_owned(), jobs, turnaround_secs, waited_secs: spread(mean), waited_quantiles }
+    SizeFigures {
+        size: size.to_owned(),
+        jobs,
+        turnaround_secs,
+        waited_secs: spread(mean),
+        waited_quantiles,
+    }
 }
 
 fn owner(name: &str, jobs: u64, stretch: f64) -> OwnerFigures {

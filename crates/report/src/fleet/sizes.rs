@@ -1,4 +1,5 @@
-//! How long jobs waited in all, by their size, a column per control plane, where there is room for all of them.
+//! How long jobs waited in all, by their size, a column per control plane, where there is room for
+//! all of them.
 
 use muster_model::simulation::FleetComparison;
 

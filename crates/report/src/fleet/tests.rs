@@ -16,7 +16,8 @@ fn two_runs_side_by_side() {
     kube.node_spread = 1.8;
     kube.sizes[0] = size("1", 1000, 30.0);
     let mut muster = run("muster", 1810.0);
-    (muster.hours.lost, muster.hours.stranded, muster.evictions, muster.breakdowns) = (31.4, 240.0, 12, 1);
+    (muster.hours.lost, muster.hours.stranded, muster.evictions, muster.breakdowns) =
+        (31.4, 240.0, 12, 1);
     insta::assert_snapshot!(shown(vec![muster, kube]));
 }
 
@@ -29,17 +30,21 @@ fn what_was_interrupted_is_named_and_not_compared() {
 
 #[test]
 fn several_seeds_have_margins_and_what_lies_within_is_no_difference() {
-    let with = |mut run: muster_model::simulation::FleetFigures, wait: f64, margin: f64, fair: f64| {
-        run.intervals = vec![
-            interval("turnaround_secs.mean", wait + 7200.0, margin),
-            interval("waited_secs.mean", wait, margin),
-            interval("used_share", 0.687, 0.004),
-            interval("user_fairness", fair, 0.01),
-        ];
-        run
-    };
+    let with =
+        |mut run: muster_model::simulation::FleetFigures, wait: f64, margin: f64, fair: f64| {
+            run.intervals = vec![
+                interval("turnaround_secs.mean", wait + 7200.0, margin),
+                interval("waited_secs.mean", wait, margin),
+                interval("used_share", 0.687, 0.004),
+                interval("user_fairness", fair, 0.01),
+            ];
+            run
+        };
     let runs = || {
-        vec![with(run("muster", 1810.0), 1790.0, 95.0, 0.95), with(run("kueue", 1900.0), 1900.0, 80.0, 0.85)]
+        vec![
+            with(run("muster", 1810.0), 1790.0, 95.0, 0.95),
+            with(run("kueue", 1900.0), 1900.0, 80.0, 0.85),
+        ]
     };
     let mut several = sample::comparison(runs());
     several.seeds = vec![1, 2, 3];

@@ -1,5 +1,5 @@
-//! Figures of a fleet as words, with how near they lie to the truth where there were several seeds. Decides nothing about which
-//! figures matter.
+//! Figures of a fleet as words, with how near they lie to the truth where there were several seeds.
+//! Decides nothing about which figures matter.
 
 use muster_model::Span;
 use muster_model::simulation::{Figure, FleetFigures};
@@ -14,7 +14,8 @@ pub(crate) fn told(figure: Figure, words: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// `≥ ` before figures of a run over all jobs in which some never end: these are counted only up to the horizon.
+/// `≥ ` before figures of a run over all jobs in which some never end: these are counted only up to
+/// the horizon.
 pub(crate) fn at_least(run: &FleetFigures) -> &'static str {
     if !run.is_partial && Figure::of(run, "left").value > 0.0 { "≥ " } else { "" }
 }

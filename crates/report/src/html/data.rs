@@ -1,11 +1,11 @@
-//! The data of the page as JSON that may stand in a `<script>`. It only carries: what is derived from it is derived by the
-//! scripts, except for the sentences, which are those of the terminal.
+//! The data of the page as JSON that may stand in a `<script>`. It only carries: what is derived
+//! from it is derived by the scripts, except for the sentences, which are those of the terminal.
 
 use muster_model::simulation::{FleetComparison, Gantt, GanttBar, GanttJob, GanttNode};
 use serde::Serialize;
 
-/// More bars than this, in all Gantts together, make a page of more than 10 MB, for a picture of which nobody sees more than
-/// its pixels.
+/// More bars than this, in all Gantts together, make a page of more than 10 MB, for a picture of
+/// which nobody sees more than its pixels.
 const MOST_BARS: usize = 250_000;
 
 /// Everything that the page shows.
@@ -18,7 +18,8 @@ pub(super) struct Data<'d> {
     gantts: Vec<Drawn<'d>>,
 }
 
-/// A Gantt with its bars as rows of numbers, since names for each of them would be most of the page.
+/// A Gantt with its bars as rows of numbers, since names for each of them would be most of the
+/// page.
 #[derive(Serialize)]
 struct Drawn<'d> {
     scheduler: &'d str,
@@ -35,7 +36,12 @@ impl<'d> Data<'d> {
         let findings = crate::fleet::findings(comparison);
         let most = MOST_BARS / gantts.len().max(1);
         let caveat = crate::fleet::caveat(comparison);
-        Self { comparison, caveat, findings, gantts: gantts.iter().map(|gantt| drawn(gantt, most)).collect() }
+        Self {
+            comparison,
+            caveat,
+            findings,
+            gantts: gantts.iter().map(|gantt| drawn(gantt, most)).collect(),
+        }
     }
 
     /// Nothing in it can end the script that it stands in, or begin a comment there.
@@ -46,8 +52,9 @@ impl<'d> Data<'d> {
 }
 
 fn drawn(gantt: &Gantt, most: usize) -> Drawn<'_> {
-    let row =
-        |bar: &GanttBar| (bar.job, bar.first_row, bar.last_row, bar.from_ms, bar.to_ms, u8::from(bar.runs));
+    let row = |bar: &GanttBar| {
+        (bar.job, bar.first_row, bar.last_row, bar.from_ms, bar.to_ms, u8::from(bar.runs))
+    };
     let mut bars: Vec<_> = gantt.bars.iter().map(row).collect();
     bars.sort_by_key(|bar| (bar.3, bar.1));
     let left_out = bars.len().saturating_sub(most);
@@ -65,9 +72,17 @@ mod tests {
     #[test]
     fn the_earliest_bars_are_drawn_and_the_rest_is_counted() {
         let nodes = [("a".to_owned(), 2)];
-        let mut gantt = Gantt::new("muster", nodes, vec![GanttJob { id: "1".into(), user: "ann".into() }]);
+        let mut gantt =
+            Gantt::new("muster", nodes, vec![GanttJob { id: "1".into(), user: "ann".into() }]);
         for from_ms in [30, 10, 20] {
-            let bar = GanttBar { job: 0, first_row: 1, last_row: 1, from_ms, to_ms: 40, runs: from_ms > 10 };
+            let bar = GanttBar {
+                job: 0,
+                first_row: 1,
+                last_row: 1,
+                from_ms,
+                to_ms: 40,
+                runs: from_ms > 10,
+            };
             gantt.bars.push(bar);
         }
         let drawn = drawn(&gantt, 2);

@@ -1,4 +1,5 @@
-//! What the page must be whatever is in it: whole in itself, and safe from names that come from a trace.
+//! What the page must be whatever is in it: whole in itself, and safe from names that come from a
+//! trace.
 
 use muster_model::node::DeviceSet;
 use muster_model::simulation::{GanttBar, GanttJob};
@@ -11,7 +12,8 @@ const OPENS: &str = r#"<script id="data" type="application/json">"#;
 fn gantt(id: &str, user: &str) -> Gantt {
     let jobs = vec![GanttJob { id: id.to_owned(), user: user.to_owned() }];
     let mut gantt = Gantt::new("muster", [("node-1".to_owned(), 8)], jobs);
-    let bar = GanttBar { job: 0, first_row: 0, last_row: 0, from_ms: 60_000, to_ms: 90_500, runs: true };
+    let bar =
+        GanttBar { job: 0, first_row: 0, last_row: 0, from_ms: 60_000, to_ms: 90_500, runs: true };
     gantt.hold(0, DeviceSet::first(5), bar);
     gantt
 }
@@ -47,7 +49,11 @@ fn nothing_is_fetched_and_nothing_becomes_markup() {
     ];
     for source in sources {
         for word in banned {
-            assert!(!source.contains(word), "`{word}` in what begins with {:?}", source.lines().next());
+            assert!(
+                !source.contains(word),
+                "`{word}` in what begins with {:?}",
+                source.lines().next()
+            );
         }
     }
     assert!(SKELETON.contains("default-src 'none'"), "the browser holds it, too");
@@ -80,11 +86,14 @@ fn scripts_ask_for_what_is_there_and_their_functions_are_short() {
 
 #[test]
 fn the_data_reads_back_as_it_was() {
-    let (gantts, shown) =
-        ([gantt("17", "ann")], comparison(vec![run("muster", 90.0), stuck(run("kube-default", 0.0))]));
+    let (gantts, shown) = (
+        [gantt("17", "ann")],
+        comparison(vec![run("muster", 90.0), stuck(run("kube-default", 0.0))]),
+    );
     let page = page(&shown, &gantts);
     let data = data(&page);
-    let read: FleetComparison = serde_json::from_value(data["comparison"].clone()).expect("a comparison");
+    let read: FleetComparison =
+        serde_json::from_value(data["comparison"].clone()).expect("a comparison");
     assert_eq!(read, shown);
     let said: Vec<String> = serde_json::from_value(data["findings"].clone()).expect("sentences");
     assert_eq!(said, crate::fleet::findings(&shown));
@@ -99,7 +108,9 @@ fn the_data_reads_back_as_it_was() {
 fn a_name_cannot_leave_the_data() {
     let harmless = page(&comparison(vec![run("muster", 90.0)]), &[gantt("17", "ann")]);
     let ends = |page: &str| page.to_lowercase().matches("</script").count();
-    for evil in ["</script><script>alert(1)</script>", "</SCRIPT >", "<!--<script>", "\u{2028}</script\n>"] {
+    for evil in
+        ["</script><script>alert(1)</script>", "</SCRIPT >", "<!--<script>", "\u{2028}</script\n>"]
+    {
         let mut shown = comparison(vec![run("muster", 90.0)]);
         shown.trace = evil.to_owned();
         shown.command = evil.to_owned();

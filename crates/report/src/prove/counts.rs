@@ -68,7 +68,9 @@ fn share(share: &Share) -> String {
         (LONG.., 1, 1) => "all".to_owned(),
         (orders, 1, 1) => format!("all {orders}"),
         (LONG.., ..) => tenths(share),
-        (orders, above, below @ 0..READABLE) => format!("{orders} ({above}/{below}, {})", tenths(share)),
+        (orders, above, below @ 0..READABLE) => {
+            format!("{orders} ({above}/{below}, {})", tenths(share))
+        }
         (orders, ..) => format!("{orders} ({})", tenths(share)),
     }
 }
@@ -116,7 +118,8 @@ pub fn sweep(found: &GangSweep, style: &Style) -> String {
 fn grid(cells: &[SweepCell], of: Pick, style: &Style) -> String {
     let Some(first) = cells.first() else { return String::new() };
     let pools = cells.iter().take_while(|cell| cell.need_pods == first.need_pods).count();
-    let room = style.width.map_or(pools, |width| width.saturating_sub(MARGIN) / COLUMN).clamp(1, pools);
+    let room =
+        style.width.map_or(pools, |width| width.saturating_sub(MARGIN) / COLUMN).clamp(1, pools);
     let mut text = String::new();
     for from in (0..pools).step_by(room) {
         let part = from..(from + room).min(pools);
@@ -126,7 +129,8 @@ fn grid(cells: &[SweepCell], of: Pick, style: &Style) -> String {
         text.push('\n');
         for row in cells.chunks(pools) {
             let shares = row[part.clone()].iter().map(|cell| of(&cell.per_pod));
-            let line: String = shares.map(|share| format!("{:>COLUMN$}", whole_percent(share))).collect();
+            let line: String =
+                shares.map(|share| format!("{:>COLUMN$}", whole_percent(share))).collect();
             let label = row.first().map_or(0, |cell| cell.need_pods);
             text += &format!("{:>MARGIN$}{line}\n", format!("need {label}"));
         }

@@ -1,4 +1,5 @@
-//! How proofs read: the example, the other verdicts, counts of every length, grids on narrow terminals.
+//! How proofs read: the example, the other verdicts, counts of every length, grids on narrow
+//! terminals.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +35,12 @@ fn step(at: u32, gang: char, decided: Decided, held: &[u32], free: u32) -> Proof
     ProofStep { at, gang, pods: 1, decided, held_pods, free_gpus: free }
 }
 
-fn run(steps: Vec<ProofStep>, stands: &[(u32, u32, u32)], free: u32, verdict: Verdict) -> AdmissionRun {
+fn run(
+    steps: Vec<ProofStep>,
+    stands: &[(u32, u32, u32)],
+    free: u32,
+    verdict: Verdict,
+) -> AdmissionRun {
     let stand = |(gang, (need, arrived, held)): (char, &(u32, u32, u32))| GangStand {
         gang,
         need_pods: *need,
@@ -42,11 +48,23 @@ fn run(steps: Vec<ProofStep>, stands: &[(u32, u32, u32)], free: u32, verdict: Ve
         held_pods: *held,
         runs: held == need,
     };
-    AdmissionRun { steps, gangs: ('a'..).zip(stands).map(stand).collect(), free_gpus: free, verdict }
+    AdmissionRun {
+        steps,
+        gangs: ('a'..).zip(stands).map(stand).collect(),
+        free_gpus: free,
+        verdict,
+    }
 }
 
-fn proof(gpus: u32, needs: &[u32], order: &str, per_pod: AdmissionRun, gang: AdmissionRun) -> GangProof {
-    let gangs = ('a'..).zip(needs).map(|(gang, need)| GangNeed { gang, need_pods: *need }).collect();
+fn proof(
+    gpus: u32,
+    needs: &[u32],
+    order: &str,
+    per_pod: AdmissionRun,
+    gang: AdmissionRun,
+) -> GangProof {
+    let gangs =
+        ('a'..).zip(needs).map(|(gang, need)| GangNeed { gang, need_pods: *need }).collect();
     GangProof { gpus, gpus_per_pod: 1, gangs, order: order.into(), per_pod, gang }
 }
 
@@ -104,7 +122,12 @@ fn an_open_end_on_a_narrow_terminal() {
         &[2, 2],
         "a",
         run(steps(), &[(2, 1, 1), (2, 0, 0)], 39, Verdict::Open),
-        run(vec![step(1, 'a', placed(&[0, 1]), &[2, 0], 38)], &[(2, 2, 2), (2, 0, 0)], 38, Verdict::Open),
+        run(
+            vec![step(1, 'a', placed(&[0, 1]), &[2, 0], 38)],
+            &[(2, 2, 2), (2, 0, 0)],
+            38,
+            Verdict::Open,
+        ),
     );
     insta::assert_snapshot!(super::gang(&proof, &Style::plain().with_width(60)), @r"
     pool of 40 GPUs; a and b need 2 pods each; 1 GPU per pod;
@@ -138,10 +161,18 @@ fn many_gangs_and_long_orders_stay_readable() {
     let mut steps: Vec<ProofStep> = ('a'..='h')
         .zip(0..8u16)
         .map(|(gang, at)| {
-            step(u32::from(at) + 1, gang, placed(&[at]), &held(u32::from(at) + 1), 7 - u32::from(at))
+            step(
+                u32::from(at) + 1,
+                gang,
+                placed(&[at]),
+                &held(u32::from(at) + 1),
+                7 - u32::from(at),
+            )
         })
         .collect();
-    steps.extend(('i'..='z').cycle().zip(9..=78).map(|(gang, at)| step(at, gang, waits(1, 0), &held(8), 0)));
+    steps.extend(
+        ('i'..='z').cycle().zip(9..=78).map(|(gang, at)| step(at, gang, waits(1, 0), &held(8), 0)),
+    );
     let stands: Vec<(u32, u32, u32)> = held(8).into_iter().map(|held| (3, 3, held)).collect();
     let nobody: Vec<(u32, u32, u32)> = vec![(3, 0, 0); 26];
     let proof = proof(
@@ -216,7 +247,11 @@ fn counts_of_every_length() {
     let many = 10_u128.pow(34);
     let long = found(
         many,
-        counts(part(1, 1, many, 0), part(many - 2, many / 2 - 1, many / 2, 999_999), part(1, 1, many, 0)),
+        counts(
+            part(1, 1, many, 0),
+            part(many - 2, many / 2 - 1, many / 2, 999_999),
+            part(1, 1, many, 0),
+        ),
         counts(NONE, NONE, all(many)),
     );
     insta::assert_snapshot!(orders(&long, &Style::plain()), @r"
@@ -235,7 +270,13 @@ fn counts_of_every_length() {
 fn a_grid_takes_the_room_there_is() {
     let cell = |(gpus, deadlock): (u32, Share)| {
         let counts = |deadlock| OrderCounts { deadlock, waste: NONE, whole: NONE, engine_steps: 1 };
-        SweepCell { gpus, need_pods: 7, orders: 1000, per_pod: counts(deadlock), gang: counts(NONE) }
+        SweepCell {
+            gpus,
+            need_pods: 7,
+            orders: 1000,
+            per_pod: counts(deadlock),
+            gang: counts(NONE),
+        }
     };
     let shares = [
         (9, NONE),
@@ -261,7 +302,9 @@ fn a_grid_takes_the_room_there_is() {
     ");
     let narrow = sweep(&found, &Style::plain().with_width(20));
     assert!(
-        narrow.contains("    GPUS   9  10  11\n  need 7   ·  <1  56\n    GPUS  12  13\n  need 7 >99 100\n"),
+        narrow.contains(
+            "    GPUS   9  10  11\n  need 7   ·  <1  56\n    GPUS  12  13\n  need 7 >99 100\n"
+        ),
         "{narrow}"
     );
     let mut broken = found.clone();
@@ -273,6 +316,7 @@ fn a_grid_takes_the_room_there_is() {
     let mut small = found;
     small.cells[0].gpus = 6;
     assert!(
-        sweep(&small, &Style::plain()).ends_with("5 cells; a gang larger than the pool is refused at once\n")
+        sweep(&small, &Style::plain())
+            .ends_with("5 cells; a gang larger than the pool is refused at once\n")
     );
 }

@@ -1,5 +1,5 @@
-//! What is in a trace, for people: `muster trace summary`. Numbers are made in `sim`. Dates and hours are in UTC, as most traces
-//! have no zone and the reader's would shift them.
+//! What is in a trace, for people: `muster trace summary`. Numbers are made in `sim`. Dates and
+//! hours are in UTC, as most traces have no zone and the reader's would shift them.
 
 mod quantiles;
 mod words;
@@ -32,8 +32,12 @@ const NAMED: usize = 3;
 /// A trace in words, tables and plots. `name` is what the file is called.
 #[must_use]
 pub fn summary(summary: &TraceSummary, name: &str, style: &Style) -> String {
-    let page =
-        Page { style, unit: unit(summary.unit), held: summary.held_unit_secs, jobs: summary.rows.jobs };
+    let page = Page {
+        style,
+        unit: unit(summary.unit),
+        held: summary.held_unit_secs,
+        jobs: summary.rows.jobs,
+    };
     let mut text = page.facts(summary, name);
     text.push('\n');
     text.push_str(&quantiles::table(summary, page.width(), style));
@@ -90,14 +94,19 @@ impl Page<'_> {
         for (number, what) in [
             (rows.without_runtime, "without a runtime"),
             (rows.out_of_order, "behind a later one"),
-            (rows.bad, if rows.bad == 1 { "row that cannot be read" } else { "rows that cannot be read" }),
+            (
+                rows.bad,
+                if rows.bad == 1 { "row that cannot be read" } else { "rows that cannot be read" },
+            ),
         ] {
             if number > 0 {
                 jobs.push_str(&format!(", {} {what}", grouped(number)));
             }
         }
         let machine = match summary.machine_processors {
-            Some(processors) => format!(", of a machine with {} processors", grouped(processors.into())),
+            Some(processors) => {
+                format!(", of a machine with {} processors", grouped(processors.into()))
+            }
             None => String::new(),
         };
         let mut held = format!("{} {}-hours", grouped(self.held / 3600), self.unit);
@@ -137,9 +146,12 @@ impl Page<'_> {
             .top
             .iter()
             .take(NAMED)
-            .map(|one| format!("{} {}", shorten(&one.name, 20), share(one.held_unit_secs, self.held)))
+            .map(|one| {
+                format!("{} {}", shorten(&one.name, 20), share(one.held_unit_secs, self.held))
+            })
             .collect();
-        let mut text = format!("{}; {} of {}-hours", grouped(names.count), top.join(", "), self.unit);
+        let mut text =
+            format!("{}; {} of {}-hours", grouped(names.count), top.join(", "), self.unit);
         if names.jobs_without > 0 {
             text.push_str(&format!("; {} without", grouped_count(names.jobs_without, "job")));
         }
@@ -152,7 +164,9 @@ impl Page<'_> {
             return String::new();
         }
         let width = self.width() - 2;
-        let per = Span::from_secs(arrivals.bin_hours * per_column(arrivals.jobs.len(), width) as u64 * 3600);
+        let per = Span::from_secs(
+            arrivals.bin_hours * per_column(arrivals.jobs.len(), width) as u64 * 3600,
+        );
         let most = merged(&arrivals.jobs, width).into_iter().max().unwrap_or_default();
         // A short trace is drawn with wider columns.
         let wide = (width / arrivals.jobs.len()).clamp(1, MAX_WIDE);
@@ -168,7 +182,8 @@ impl Page<'_> {
             return String::new();
         }
         let wide = if self.width() >= 24 * 3 + 2 { 3 } else { 1 };
-        let values: Vec<u64> = by_hour.iter().flat_map(|jobs| std::iter::repeat_n(*jobs, wide)).collect();
+        let values: Vec<u64> =
+            by_hour.iter().flat_map(|jobs| std::iter::repeat_n(*jobs, wide)).collect();
         let mut lines = columns(&values, values.len(), HOUR_LINES);
         let sixth: Vec<String> =
             (0..4).map(|quarter| format!("{:<pad$}", quarter * 6, pad = 6 * wide)).collect();
@@ -240,7 +255,8 @@ impl Page<'_> {
         if rows.bad == 0 {
             return String::new();
         }
-        let mut text = self.heading(&format!("{} that cannot be read", grouped_count(rows.bad, "row")));
+        let mut text =
+            self.heading(&format!("{} that cannot be read", grouped_count(rows.bad, "row")));
         for row in &rows.bad_shown {
             let line = format!("line {}: {}", row.line, row.message);
             text.push_str(&format!("  {}\n", shorten(&clean(&line), self.width() - 2)));
@@ -278,7 +294,10 @@ mod tests {
                 without_runtime: 34,
                 out_of_order: 0,
                 bad: 22,
-                bad_shown: vec![BadRow { line: 7, message: "field 3 is `\u{1b}x`, not a number".to_owned() }],
+                bad_shown: vec![BadRow {
+                    line: 7,
+                    message: "field 3 is `\u{1b}x`, not a number".to_owned(),
+                }],
             },
             span: TraceSpan {
                 first_submit_ms: 0,
@@ -291,17 +310,36 @@ mod tests {
             users: TraceNames {
                 count: 3,
                 jobs_without: 1,
-                top: vec![NameShare { name: "ann".to_owned(), jobs: 900, held_unit_secs: 1_800_000 }],
+                top: vec![NameShare {
+                    name: "ann".to_owned(),
+                    jobs: 900,
+                    held_unit_secs: 1_800_000,
+                }],
             },
             queues: TraceNames::default(),
             sizes: vec![
                 SizeClass { from_milli: 1000, to_milli: 1000, jobs: 1000, held_unit_secs: 600_000 },
-                SizeClass { from_milli: 33_000, to_milli: 64_000, jobs: 234, held_unit_secs: 3_000_000 },
+                SizeClass {
+                    from_milli: 33_000,
+                    to_milli: 64_000,
+                    jobs: 234,
+                    held_unit_secs: 3_000_000,
+                },
             ],
             runtime_ms: quantiles,
             runtimes: vec![
-                RuntimeClass { from_secs: 60, below_secs: Some(120), jobs: 1199, held_unit_secs: 600_000 },
-                RuntimeClass { from_secs: 604_800, below_secs: None, jobs: 1, held_unit_secs: 3_000_000 },
+                RuntimeClass {
+                    from_secs: 60,
+                    below_secs: Some(120),
+                    jobs: 1199,
+                    held_unit_secs: 600_000,
+                },
+                RuntimeClass {
+                    from_secs: 604_800,
+                    below_secs: None,
+                    jobs: 1,
+                    held_unit_secs: 3_000_000,
+                },
             ],
             requested_ms: Quantiles::default(),
             used_percent: Quantiles { count: 100, p50: 40, max: 1200, ..Quantiles::default() },
@@ -369,7 +407,10 @@ mod tests {
         let mut once = sample();
         (once.span.last_submit_ms, once.rows.bad) = (once.span.first_submit_ms, 1);
         let text = summary(&once, "once.csv", &Style::plain());
-        assert!(!text.contains("on average") && text.contains("1 row that cannot be read"), "{text}");
+        assert!(
+            !text.contains("on average") && text.contains("1 row that cannot be read"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -63,7 +63,9 @@ mod tests {
 
     #[test]
     fn a_span_has_dates_where_they_are_known() {
-        let of = |zero_ms| span(&TraceSpan { first_submit_ms: 0, last_submit_ms: 2 * DAY_MS + 1, zero_ms });
+        let of = |zero_ms| {
+            span(&TraceSpan { first_submit_ms: 0, last_submit_ms: 2 * DAY_MS + 1, zero_ms })
+        };
         assert_eq!(of(Some(843_480_031_000)), "2d, 1996-09-23 to 1996-09-25");
         assert_eq!(of(None), "2d; the trace has no dates");
         assert_eq!(of(Some(u64::MAX)), "2d; the trace has no dates");

@@ -1,4 +1,5 @@
-//! A small cluster for the runtime's tests: jobs to submit, tasks that answer effects, and a store that fails.
+//! A small cluster for the runtime's tests: jobs to submit, tasks that answer effects, and a store
+//! that fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +7,13 @@ use muster_model::job::{GpuRequest, Resources, Restart, TaskGroup};
 use muster_model::payload::{Command, Identity};
 use muster_model::unit::{Bytes, CpuMilli, Span, Time};
 use muster_model::{
-    Array, AttemptId, Device, Effect, Event, JobSpec, Kind, NodeConstraint, NodeSpec, Observation, Payload,
-    PayloadId, Rank, TaskExit, TaskReport, Tier, UserName,
+    Array, AttemptId, Device, Effect, Event, JobSpec, Kind, NodeConstraint, NodeSpec, Observation,
+    Payload, PayloadId, Rank, TaskExit, TaskReport, Tier, UserName,
 };
 use muster_runtime::engine::Fact;
-use muster_runtime::{Batch, Draft, Loaded, MemStore, Receipt, SavedState, Store, StoreError, Submission};
+use muster_runtime::{
+    Batch, Draft, Loaded, MemStore, Receipt, SavedState, Store, StoreError, Submission,
+};
 
 /// A node with this many GPUs.
 pub fn node(name: &str, gpus: usize) -> NodeSpec {
@@ -134,10 +137,12 @@ impl Outside {
         }
     }
 
-    /// The next report of some task that has something to say, chosen by `pick`; `fail` makes an exit an error.
+    /// The next report of some task that has something to say, chosen by `pick`; `fail` makes an
+    /// exit an error.
     pub fn report(&mut self, pick: usize, fail: bool) -> Option<Event> {
         let busy = |stage: &Stage| !matches!(stage, Stage::Prepared | Stage::Over);
-        let keys: Vec<_> = self.tasks.iter().filter(|(_, stage)| busy(stage)).map(|(key, _)| *key).collect();
+        let keys: Vec<_> =
+            self.tasks.iter().filter(|(_, stage)| busy(stage)).map(|(key, _)| *key).collect();
         let (id, rank) = *keys.get(pick.checked_rem(keys.len())?)?;
         let stage = self.tasks.get_mut(&(id, rank))?;
         let (next, what) = match stage {

@@ -1,5 +1,6 @@
-//! What kind of jobs an entry of a mix stands for. The mix says what is coupled, over how many nodes, and what stays up; how
-//! long jobs run it does not say. That is assumed here, in one table, the same for every control plane.
+//! What kind of jobs an entry of a mix stands for. The mix says what is coupled, over how many
+//! nodes, and what stays up; how long jobs run it does not say. That is assumed here, in one table,
+//! the same for every control plane.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -38,8 +39,9 @@ struct Nature {
     runs: Option<[Span; 3]>,
 }
 
-/// The first whose condition holds. Lengths are assumptions in the order of what published traces of GPU clusters show: most
-/// jobs are small and over within the hour, wide ones run for hours, and a few of each for a day and more.
+/// The first whose condition holds. Lengths are assumptions in the order of what published traces
+/// of GPU clusters show: most jobs are small and over within the hour, wide ones run for hours, and
+/// a few of each for a day and more.
 const NATURES: [Nature; 7] = [
     Nature {
         is: |entry, _| entry.facts.is(Fact::LongLivedServices),
@@ -115,8 +117,13 @@ pub(super) struct Kind {
     pub(super) runs: Option<Lengths>,
 }
 
-/// The kinds of work of a site on these nodes, and what was assumed of them. Their parts are 1 together.
-pub(super) fn kinds(site: &SiteProfile, nodes: &[NodeSpec], assumed: &mut Vec<String>) -> Vec<Kind> {
+/// The kinds of work of a site on these nodes, and what was assumed of them. Their parts are 1
+/// together.
+pub(super) fn kinds(
+    site: &SiteProfile,
+    nodes: &[NodeSpec],
+    assumed: &mut Vec<String>,
+) -> Vec<Kind> {
     let mix = mix(site, assumed);
     let parts = parts(&mix, assumed);
     let mut kinds = Vec::new();
@@ -124,7 +131,9 @@ pub(super) fn kinds(site: &SiteProfile, nodes: &[NodeSpec], assumed: &mut Vec<St
         let nature = NATURES.iter().find(|nature| (nature.is)(entry, &site.facts));
         let nature = nature.expect("the last of the natures is that of every job");
         let (tasks, gpus) = match nature.width {
-            Width::Nodes => (entry.facts.get(Fact::Nodes), node_gpus(nodes, entry.facts.get(Fact::Nodes))),
+            Width::Nodes => {
+                (entry.facts.get(Fact::Nodes), node_gpus(nodes, entry.facts.get(Fact::Nodes)))
+            }
             Width::Node => (1, node_gpus(nodes, 1)),
             Width::Gpu => (1, 1),
         };
@@ -165,8 +174,11 @@ fn mix<'s>(site: &'s SiteProfile, assumed: &mut Vec<String>) -> Cow<'s, [MixEntr
 /// The part of each entry in the GPU-hours, all together 1.
 fn parts(mix: &[MixEntry], assumed: &mut Vec<String>) -> Vec<f64> {
     let known: u32 = mix.iter().filter_map(|entry| entry.share_percent).sum();
-    let open: Vec<&str> =
-        mix.iter().filter(|entry| entry.share_percent.is_none()).map(|entry| &*entry.name).collect();
+    let open: Vec<&str> = mix
+        .iter()
+        .filter(|entry| entry.share_percent.is_none())
+        .map(|entry| &*entry.name)
+        .collect();
     let rest = 100u32.saturating_sub(known);
     let whole = match (open.len(), rest) {
         (0, 0) => 100,
@@ -175,7 +187,10 @@ fn parts(mix: &[MixEntry], assumed: &mut Vec<String>) -> Vec<f64> {
             known
         }
         (_, 0) => {
-            assumed.push(format!("{}: left out, since the others have all GPU-hours", open.join(", ")));
+            assumed.push(format!(
+                "{}: left out, since the others have all GPU-hours",
+                open.join(", ")
+            ));
             100
         }
         _ => {
@@ -185,10 +200,13 @@ fn parts(mix: &[MixEntry], assumed: &mut Vec<String>) -> Vec<f64> {
         }
     };
     let of_open = f64::from(rest) / open.len().max(1) as f64;
-    mix.iter().map(|entry| entry.share_percent.map_or(of_open, f64::from) / f64::from(whole)).collect()
+    mix.iter()
+        .map(|entry| entry.share_percent.map_or(of_open, f64::from) / f64::from(whole))
+        .collect()
 }
 
-/// GPUs that a job has on each of so many nodes: those of the usual node, or fewer where so many nodes do not have that many.
+/// GPUs that a job has on each of so many nodes: those of the usual node, or fewer where so many
+/// nodes do not have that many.
 fn node_gpus(nodes: &[NodeSpec], count: u32) -> u32 {
     let mut sizes: Vec<usize> =
         nodes.iter().map(|node| node.devices.len()).filter(|size| *size > 0).collect();
@@ -208,7 +226,9 @@ mod tests {
         let entry = |(name, share, facts): &(&str, Option<u32>, &[Given])| MixEntry {
             name: (*name).into(),
             share_percent: *share,
-            facts: facts.iter().fold(Facts::default(), |all, (fact, value)| all.with(*fact, *value)),
+            facts: facts
+                .iter()
+                .fold(Facts::default(), |all, (fact, value)| all.with(*fact, *value)),
         };
         SiteProfile {
             facts: Facts::default().with(Fact::FleetNodes, nodes).with(Fact::FleetGpus, gpus),
@@ -259,14 +279,20 @@ mod tests {
     fn what_no_share_says_is_dealt_out_and_told() {
         let check = |shares: &[Option<u32>], expected: &[f64], told: &str| {
             let mut assumed = Vec::new();
-            let mix = site(1, 1, &shares.iter().map(|share| ("w", *share, &[][..])).collect::<Vec<_>>()).mix;
+            let mix =
+                site(1, 1, &shares.iter().map(|share| ("w", *share, &[][..])).collect::<Vec<_>>())
+                    .mix;
             let parts = parts(&mix, &mut assumed);
             assert_eq!(parts, expected);
             assert!(assumed.concat().starts_with(told), "{assumed:?}");
         };
         check(&[Some(60), Some(40)], &[0.6, 0.4], "");
         check(&[Some(30), Some(20)], &[0.6, 0.4], "shares are 50 % together");
-        check(&[Some(60), None, None], &[0.6, 0.2, 0.2], "w, w: no share is written; 40 %, equally");
+        check(
+            &[Some(60), None, None],
+            &[0.6, 0.2, 0.2],
+            "w, w: no share is written; 40 %, equally",
+        );
         check(&[Some(100), None], &[1.0, 0.0], "w: left out");
     }
 

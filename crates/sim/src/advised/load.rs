@@ -1,6 +1,7 @@
-//! The jobs that a mix comes to. Each kind gets its part of the GPU-hours, whatever chance says of single jobs: lengths are drawn
-//! until they come nearest to it, then all are stretched alike. When jobs come is drawn evenly over the time, as it is for those
-//! that do not know of each other when it is known how many come (a Poisson process).
+//! The jobs that a mix comes to. Each kind gets its part of the GPU-hours, whatever chance says of
+//! single jobs: lengths are drawn until they come nearest to it, then all are stretched alike. When
+//! jobs come is drawn evenly over the time, as it is for those that do not know of each other when
+//! it is known how many come (a Poisson process).
 
 use std::sync::Arc;
 
@@ -92,7 +93,10 @@ pub fn work(
         "{} % of the GPU-hours of {} days are asked for; jobs come evenly, day and night",
         asked.demand_percent, asked.days
     ));
-    assumed.push(format!("{}; time limits are 1 to 5 times the runtime, services have none", owners.told()));
+    assumed.push(format!(
+        "{}; time limits are 1 to 5 times the runtime, services have none",
+        owners.told()
+    ));
     Ok(work)
 }
 
@@ -126,11 +130,15 @@ fn drawn(
         lengths.push(next);
     }
     let stretched = |length: f64| Span((length * target / sum).round().max(1.0) as u64);
-    Ok(lengths.into_iter().map(|length| Size { gpus: kind.gpus, runtime: stretched(length) }).collect())
+    Ok(lengths
+        .into_iter()
+        .map(|length| Size { gpus: kind.gpus, runtime: stretched(length) })
+        .collect())
 }
 
-/// Services that take so many GPU-milliseconds, and no more: as many whole nodes as that is, and a part of one; one GPU at least.
-/// They are there all the time, so that where they lie must not depend on how the first of them happened to be spread.
+/// Services that take so many GPU-milliseconds, and no more: as many whole nodes as that is, and a
+/// part of one; one GPU at least. They are there all the time, so that where they lie must not
+/// depend on how the first of them happened to be spread.
 fn services(kind: &Kind, target: f64, window: Span) -> Vec<Size> {
     let gpus = ((target / window.0 as f64) as u32).max(1);
     let whole = std::iter::repeat_n(kind.gpus, (gpus / kind.gpus) as usize);
@@ -151,20 +159,26 @@ impl Owners {
         let mut leaves = Vec::new();
         gather(&site.tree.queues, "", &mut leaves);
         // Nobody is as busy as the busiest: the second half as much, the third a third (Zipf).
-        Self { users, weights: Weighted::new((1..=users).map(|user| 1.0 / f64::from(user))), leaves }
+        Self {
+            users,
+            weights: Weighted::new((1..=users).map(|user| 1.0 / f64::from(user))),
+            leaves,
+        }
     }
 
     fn told(&self) -> String {
-        let users = if self.users == 1 { "one user".to_owned() } else { format!("{} users", self.users) };
-        let busy = if self.users == 1 { "" } else { ", the second half as busy as the first, and so on" };
+        let users =
+            if self.users == 1 { "one user".to_owned() } else { format!("{} users", self.users) };
+        let busy =
+            if self.users == 1 { "" } else { ", the second half as busy as the first, and so on" };
         match self.leaves.len() {
             1 => format!("{users}{busy}"),
             queues => format!("{users}{busy}, dealt to {queues} queues in turn"),
         }
     }
 
-    /// A job of a kind, the so-manieth of it. Services are there from the beginning, belong to whoever runs them, and are
-    /// dealt to the queues.
+    /// A job of a kind, the so-manieth of it. Services are there from the beginning, belong to
+    /// whoever runs them, and are dealt to the queues.
     fn job(&self, kind: &Kind, at: usize, size: Size, window: Span, dice: &mut Dice) -> TraceJob {
         let Size { gpus, runtime } = size;
         let (submit, owner, user, requested) = match kind.runs {
@@ -197,7 +211,11 @@ impl Owners {
 /// Leaf queues by their path.
 fn gather(queues: &[QueueSpec], above: &str, leaves: &mut Vec<Arc<str>>) {
     for queue in queues {
-        let path = if above.is_empty() { queue.name.to_string() } else { format!("{above}/{}", queue.name) };
+        let path = if above.is_empty() {
+            queue.name.to_string()
+        } else {
+            format!("{above}/{}", queue.name)
+        };
         match queue.queues.is_empty() {
             true => leaves.push(path.into()),
             false => gather(&queue.queues, &path, leaves),
@@ -243,14 +261,19 @@ mod tests {
             let there = 128.0 * 7.0 * 24.0;
             for (kind, share) in work.kinds.iter().zip([0.55, 0.20, 0.15, 0.10]) {
                 let part = kind.gpu_hours / (there * 0.9);
-                assert!((part / share - 1.0).abs() < 0.05, "seed {seed}, {}: {part}, not {share}", kind.name);
+                assert!(
+                    (part / share - 1.0).abs() < 0.05,
+                    "seed {seed}, {}: {part}, not {share}",
+                    kind.name
+                );
             }
             // All of it can run, and is what is said of it.
             let load = FleetLoad::of(&work.jobs, &site, Estimates::Requested, true);
             let (never, large, strange) = (load.never_ran, load.too_large, load.strangers);
             assert_eq!((never, large, strange, load.jobs.len()), (0, 0, 0, work.jobs.len()));
-            let hours =
-                |job: &crate::fleet::FleetJob| job.width_milli(true) as f64 * job.runtime.0 as f64 / 3.6e9;
+            let hours = |job: &crate::fleet::FleetJob| {
+                job.width_milli(true) as f64 * job.runtime.0 as f64 / 3.6e9
+            };
             let asked: f64 = load.jobs.iter().map(hours).sum();
             let told: f64 = work.kinds.iter().map(|kind| kind.gpu_hours).sum();
             assert!((asked / told - 1.0).abs() < 1e-6, "{asked}, not {told}");
@@ -269,13 +292,15 @@ mod tests {
         let (work, _, _) = made(LAB, Asked { days: 30, ..WEEK });
         let end = Span::from_secs(30 * 86_400);
         assert!(
-            work.jobs.is_sorted_by_key(|job| job.submit) && work.jobs.iter().all(|job| job.submit.0 < end.0)
+            work.jobs.is_sorted_by_key(|job| job.submit)
+                && work.jobs.iter().all(|job| job.submit.0 < end.0)
         );
         let (services, others): (Vec<_>, Vec<_>) =
             work.jobs.iter().partition(|job| job.id.starts_with("endpoints-"));
         assert!(services.iter().all(|job| job.submit == Time(0) && job.runtime == Some(end)));
         assert!(services.iter().all(|job| job.requested.is_none()));
-        let early = others.iter().filter(|job| job.submit.0 < end.0 / 2).count() as f64 / others.len() as f64;
+        let early = others.iter().filter(|job| job.submit.0 < end.0 / 2).count() as f64
+            / others.len() as f64;
         assert!((early - 0.5).abs() < 0.05, "{early} of the jobs in the first half");
         assert!(others.iter().all(|job| job.requested >= job.runtime));
     }
@@ -297,7 +322,8 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_refused() {
-        let text = "{fleet: {nodes: 12000, gpus: 96000}, people: {users: 9}, needs: {short-runs: true}}";
+        let text =
+            "{fleet: {nodes: 12000, gpus: 96000}, people: {users: 9}, needs: {short-runs: true}}";
         let profile = parse_site(text, None).unwrap();
         let nodes = machines::nodes(&profile, &mut Vec::new()).unwrap();
         let site = Site { nodes, levels: Vec::new(), tree: QueueTree::single() };

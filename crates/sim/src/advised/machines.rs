@@ -1,4 +1,5 @@
-//! Nodes and queues of a site, as its file tells of them. What it does not tell is assumed here, and said.
+//! Nodes and queues of a site, as its file tells of them. What it does not tell is assumed here,
+//! and said.
 
 use muster_model::advice::{Fact, SiteProfile};
 use muster_model::{
@@ -31,14 +32,17 @@ pub fn nodes(site: &SiteProfile, assumed: &mut Vec<String>) -> Result<Vec<NodeSp
     let (each, more) = (gpus / nodes, gpus % nodes);
     let spread = match (nodes, more) {
         (1, _) => format!("one node with {gpus} GPUs"),
-        (_, 0) => format!("{each} GPU{} on each of {nodes} nodes", if each == 1 { "" } else { "s" }),
+        (_, 0) => {
+            format!("{each} GPU{} on each of {nodes} nodes", if each == 1 { "" } else { "s" })
+        }
         _ => format!("{} GPUs on {more} nodes, {each} on {}", each + 1, nodes - more),
     };
     assumed.push(format!("{spread}; CPUs and memory are never short"));
     assumed.push("one switch: no node is nearer to another".to_owned());
     if site.models.len() > 1 {
         assumed.push(
-            "GPUs are alike: which node has which model is not said, nor which job needs which".to_owned(),
+            "GPUs are alike: which node has which model is not said, nor which job needs which"
+                .to_owned(),
         );
     }
     if site.facts.is(Fact::FleetElastic) {
@@ -52,8 +56,13 @@ pub fn nodes(site: &SiteProfile, assumed: &mut Vec<String>) -> Result<Vec<NodeSp
 }
 
 fn node(at: u32, gpus: u32, model: &GpuModel) -> NodeSpec {
-    let device =
-        Device { model: model.clone(), memory: Bytes(0), uuid: "".into(), is_virtual: true, slice_of: None };
+    let device = Device {
+        model: model.clone(),
+        memory: Bytes(0),
+        uuid: "".into(),
+        is_virtual: true,
+        slice_of: None,
+    };
     NodeSpec {
         name: format!("n{}", at + 1).into(),
         devices: vec![device; gpus as usize],
@@ -70,8 +79,9 @@ pub(super) fn cpus_of_gpus(gpus: u32) -> CpuMilli {
     CpuMilli(gpus * 1000)
 }
 
-/// The queues of a site, one for each team, all with the same weight, and what was assumed of them. They have no quotas, even
-/// where shares are enforced: Slurm takes a quota for a cap, below which a wide run might never fit, and no site would set that.
+/// The queues of a site, one for each team, all with the same weight, and what was assumed of them.
+/// They have no quotas, even where shares are enforced: Slurm takes a quota for a cap, below which
+/// a wide run might never fit, and no site would set that.
 #[must_use]
 pub fn queues(site: &SiteProfile, assumed: &mut Vec<String>) -> QueueTree {
     let mut tree = QueueTree { preemption: Preemption::OFF, ..QueueTree::single() };
@@ -81,7 +91,8 @@ pub fn queues(site: &SiteProfile, assumed: &mut Vec<String>) -> QueueTree {
         return tree;
     }
     let quotas = if site.facts.is(Fact::StrictQuotas) { "; quotas take `--queues`" } else { "" };
-    assumed.push(format!("{teams} teams with a queue each, equal weights, nobody is evicted{quotas}"));
+    assumed
+        .push(format!("{teams} teams with a queue each, equal weights, nobody is evicted{quotas}"));
     tree.queues = (1..=teams).map(|team| QueueSpec::named(&format!("team-{team}"))).collect();
     tree.default_queue = "team-1".into();
     tree

@@ -1,10 +1,13 @@
-//! What is behind `muster advise --prove`: the site that advice is on, made into a fleet and a load; the control planes that
-//! are tried on it; and what their figures say of the advice. What the file of a site does not say is assumed, and every
-//! assumption is told. It changes no advice, and has nothing to do with what `prove/` shows of gang admission.
+//! What is behind `muster advise --prove`: the site that advice is on, made into a fleet and a
+//! load; the control planes that are tried on it; and what their figures say of the advice. What
+//! the file of a site does not say is assumed, and every assumption is told. It changes no advice,
+//! and has nothing to do with what `prove/` shows of gang admission.
 //!
-//! * `machines.rs`: nodes and queues; `kinds.rs`: what each kind of work is like; `load.rs`: jobs of all kinds
+//! * `machines.rs`: nodes and queues; `kinds.rs`: what each kind of work is like; `load.rs`: jobs
+//!   of all kinds
 //! * `planes.rs`: which control planes, and what stands for each
-//! * `verdict.rs`: one run as a row, the rows of several seeds as one, and all rows beside the advice
+//! * `verdict.rs`: one run as a row, the rows of several seeds as one, and all rows beside the
+//!   advice
 
 mod kinds;
 mod load;

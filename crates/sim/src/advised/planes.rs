@@ -16,9 +16,10 @@ struct Stand {
 
 /// What stands for what; the first that fits a label does.
 ///
-/// Of Kubernetes and k3s, the addon that decides who starts decides: Run:ai is sold with the scheduler that KAI came from; where
-/// Volcano must place the gangs it also holds the queues, as no model has Kueue in front of it. k3s runs what Kubernetes runs.
-/// What is not in `has` is in no model, and said to be.
+/// Of Kubernetes and k3s, the addon that decides who starts decides: Run:ai is sold with the
+/// scheduler that KAI came from; where Volcano must place the gangs it also holds the queues, as no
+/// model has Kueue in front of it. k3s runs what Kubernetes runs. What is not in `has` is in no
+/// model, and said to be.
 const STANDS: [Stand; 9] = [
     Stand {
         plane: Plane::Slurm,
@@ -66,7 +67,8 @@ const NOBODY: Stand = Stand {
 
 impl Stand {
     fn of(label: &Label) -> &'static Self {
-        let fits = |stand: &&Stand| stand.plane == label.primary && label.addon.contains(stand.with);
+        let fits =
+            |stand: &&Stand| stand.plane == label.primary && label.addon.contains(stand.with);
         STANDS.iter().find(fits).unwrap_or(&NOBODY)
     }
 
@@ -109,8 +111,8 @@ impl Contender {
     }
 }
 
-/// The advised control plane; those that flips lead to; all others that could be advised to somebody; and Muster's own engine.
-/// Each model is there once.
+/// The advised control plane; those that flips lead to; all others that could be advised to
+/// somebody; and Muster's own engine. Each model is there once.
 #[must_use]
 pub fn contenders(advised: &Label, flips: &[Flip]) -> Vec<Contender> {
     let mut all = vec![Contender::of(advised, ProvedRole::Advised, None)];
@@ -125,7 +127,9 @@ pub fn contenders(advised: &Label, flips: &[Flip]) -> Vec<Contender> {
     let others = STANDS.iter().chain([&NOBODY]).map(|stand| (stand.name(), stand.scheduler));
     let (other, engine) = (ProvedRole::Other, ProvedRole::Muster);
     let others = others.map(|(name, scheduler)| (name, other, scheduler));
-    for (name, role, scheduler) in others.chain([("Muster's engine".to_owned(), engine, Scheduler::Muster)]) {
+    for (name, role, scheduler) in
+        others.chain([("Muster's engine".to_owned(), engine, Scheduler::Muster)])
+    {
         add(Contender { name, role, change: None, scheduler, without_model: Vec::new() });
     }
     all

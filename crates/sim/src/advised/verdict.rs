@@ -1,4 +1,5 @@
-//! One run as a row beside the advice, the rows of several seeds as one, and what all rows together say of it.
+//! One run as a row beside the advice, the rows of several seeds as one, and what all rows together
+//! say of it.
 
 use muster_model::advice::{PROVED, ProofSays, ProofVerdict, ProvedPlane, ProvedRole};
 use muster_model::simulation::{Figure, FleetFigures, Hours};
@@ -7,16 +8,17 @@ use muster_model::{Span, Time};
 use super::planes::Contender;
 use crate::fleet::{FleetJob, Site, interval};
 
-/// Turnarounds that differ by less than this part of the longer wait, or by less than so many seconds, do not differ clearly,
-/// however well they are known: too little to choose by.
+/// Turnarounds that differ by less than this part of the longer wait, or by less than so many
+/// seconds, do not differ clearly, however well they are known: too little to choose by.
 const WAIT_PART: f64 = 1.0 / 3.0;
 const WAIT_SECS: f64 = 600.0;
 /// Nor do GPU-hours that were idle or lost that differ by less than this part of all GPU-hours.
 const IDLE_PART: f64 = 0.02;
 
-/// From when until when use is counted, the same for whoever decides: from the first arrival to the last and for the days on
-/// which jobs are submitted, or until the GPUs could have done all the work where that is later. After that even the best of planes
-/// has idle GPUs, since there is nothing left to do.
+/// From when until when use is counted, the same for whoever decides: from the first arrival to the
+/// last and for the days on which jobs are submitted, or until the GPUs could have done all the
+/// work where that is later. After that even the best of planes has idle GPUs, since there is
+/// nothing left to do.
 #[must_use]
 pub fn counted(jobs: &[FleetJob], site: &Site, days: u32) -> (Time, Time) {
     let (Some(first), Some(last)) = (jobs.first(), jobs.last()) else { return (Time(0), Time(0)) };
@@ -37,8 +39,8 @@ fn work(jobs: &[FleetJob]) -> u128 {
     jobs.iter().map(|job| u128::from(job.width_milli(true)) * u128::from(job.runtime.0)).sum()
 }
 
-/// A run as a row: how long jobs waited until all had ended, where the hours went in the time that is counted, and what those
-/// cost in which no job ran. `largest` is the class of the largest jobs.
+/// A run as a row: how long jobs waited until all had ended, where the hours went in the time that
+/// is counted, and what those cost in which no job ran. `largest` is the class of the largest jobs.
 #[must_use]
 pub fn row(
     contender: &Contender,
@@ -72,8 +74,8 @@ pub fn row(
     }
 }
 
-/// The rows of one control plane with several seeds as one: the first, with the means of all. There is one at least. Runs that
-/// were interrupted say nothing beside others that ended.
+/// The rows of one control plane with several seeds as one: the first, with the means of all. There
+/// is one at least. Runs that were interrupted say nothing beside others that ended.
 #[must_use]
 pub fn over_seeds(rows: &[ProvedPlane]) -> ProvedPlane {
     let whole: Vec<&ProvedPlane> = rows.iter().filter(|row| !row.is_partial).collect();
@@ -99,8 +101,9 @@ pub fn verdict(planes: &[ProvedPlane], gpu_hours: f64) -> ProofVerdict {
     let Some(advised) = planes.iter().find(|plane| plane.role == ProvedRole::Advised) else {
         return silent(ProofSays::Neither);
     };
-    let others =
-        || planes.iter().filter(|plane| matches!(plane.role, ProvedRole::RunnerUp | ProvedRole::Other));
+    let others = || {
+        planes.iter().filter(|plane| matches!(plane.role, ProvedRole::RunnerUp | ProvedRole::Other))
+    };
     let names = |is: &dyn Fn(&ProvedPlane) -> bool| {
         others().filter(|plane| is(plane)).map(|plane| plane.scheduler.clone()).collect::<Vec<_>>()
     };
@@ -114,17 +117,21 @@ pub fn verdict(planes: &[ProvedPlane], gpu_hours: f64) -> ProofVerdict {
     ProofVerdict { says, better, worse }
 }
 
-/// One does clearly better than another: it ends or takes jobs that the other never does; or it is clearly ahead in turnaround or
-/// in GPU-hours that were idle or lost, and not clearly behind in the other. What may as well be equal as far as the seeds tell is no difference.
+/// One does clearly better than another: it ends or takes jobs that the other never does; or it is
+/// clearly ahead in turnaround or in GPU-hours that were idle or lost, and not clearly behind in
+/// the other. What may as well be equal as far as the seeds tell is no difference.
 fn is_better(one: &ProvedPlane, other: &ProvedPlane, gpu_hours: f64) -> bool {
     let is_less = |name: &str,
                    less: &ProvedPlane,
                    more: &ProvedPlane,
                    by: &dyn Fn(Figure, Figure) -> bool| {
         let known = less.figure(name).zip(more.figure(name));
-        known.is_some_and(|(less, more)| less.value < more.value && !less.may_equal(more) && by(less, more))
+        known.is_some_and(|(less, more)| {
+            less.value < more.value && !less.may_equal(more) && by(less, more)
+        })
     };
-    let does_more = |one: &ProvedPlane, other: &ProvedPlane| is_less("undone", one, other, &|_, _| true);
+    let does_more =
+        |one: &ProvedPlane, other: &ProvedPlane| is_less("undone", one, other, &|_, _| true);
     if does_more(one, other) || does_more(other, one) {
         return does_more(one, other);
     }
@@ -247,18 +254,23 @@ mod tests {
 
     #[test]
     fn what_turns_with_the_seed_is_no_clear_difference_over_several() {
-        let advised = [3600.0, 600.0, 5400.0].map(|wait| plane("slurm", ProvedRole::Advised, wait, 100.0, 0));
-        let other = [1200.0, 4800.0, 1500.0].map(|wait| plane("kai", ProvedRole::Other, wait, 100.0, 0));
+        let advised =
+            [3600.0, 600.0, 5400.0].map(|wait| plane("slurm", ProvedRole::Advised, wait, 100.0, 0));
+        let other =
+            [1200.0, 4800.0, 1500.0].map(|wait| plane("kai", ProvedRole::Other, wait, 100.0, 0));
         let singly = advised
             .iter()
             .zip(&other)
             .map(|(advised, other)| verdict(&[advised.clone(), other.clone()], 1000.0).says);
         let turns = [ProofSays::Contradicts, ProofSays::Supports, ProofSays::Contradicts];
         assert_eq!(singly.collect::<Vec<_>>(), turns);
-        let both = |other: &[ProvedPlane]| verdict(&[over_seeds(&advised), over_seeds(other)], 1000.0).says;
+        let both = |other: &[ProvedPlane]| {
+            verdict(&[over_seeds(&advised), over_seeds(other)], 1000.0).says
+        };
         assert_eq!(both(&other), ProofSays::Neither);
         // What lies beyond the margins of both is one.
-        let idle = [201.0, 199.0, 200.0].map(|idle| plane("kai", ProvedRole::Other, 3200.0, idle, 0));
+        let idle =
+            [201.0, 199.0, 200.0].map(|idle| plane("kai", ProvedRole::Other, 3200.0, idle, 0));
         assert_eq!(both(&idle), ProofSays::Supports);
         // Jobs that one seed leaves may be left by the other plane with another.
         let left = [0, 0, 3].map(|left| plane("kai", ProvedRole::Other, 3200.0, 100.0, left));
@@ -277,7 +289,10 @@ mod tests {
         let row = over_seeds(&[of(100.0, Some(5.0)), of(200.0, None), cut.clone()]);
         let figure = |name| row.figure(name).map(|figure| figure.value);
         assert!(row.is_partial && row.waited_secs.mean == 100.0, "{row:?}");
-        assert_eq!((figure("waited_secs.mean"), figure("idle_gpu_hours")), (Some(150.0), Some(15.0)));
+        assert_eq!(
+            (figure("waited_secs.mean"), figure("idle_gpu_hours")),
+            (Some(150.0), Some(15.0))
+        );
         assert_eq!((figure("largest_waited_secs"), figure("idle_cost")), (None, None));
         let nothing = over_seeds(&[cut.clone(), cut.clone()]);
         assert_eq!(nothing, cut);

@@ -22,7 +22,8 @@ pub fn figures(
     let first = begun.iter().map(|(job, _)| job.submit).min().unwrap_or_default();
     let last = begun.iter().map(|(_, ran)| ran.end).max().unwrap_or_default();
     let makespan = last.since(first);
-    let used: u128 = begun.iter().map(|(job, _)| u128::from(job.runtime.0) * u128::from(job.width)).sum();
+    let used: u128 =
+        begun.iter().map(|(job, _)| u128::from(job.runtime.0) * u128::from(job.width)).sum();
     let there = u128::from(procs) * u128::from(makespan.0);
     ScheduleFigures {
         scheduler: scheduler.name().to_owned(),
@@ -63,7 +64,9 @@ impl std::fmt::Display for Rows<'_> {
         for (job, ran) in self.jobs.iter().zip(self.ran) {
             let Some(ran) = *ran else { continue };
             write_field(f, &job.id)?;
-            for span in [job.submit.since(Time(0)), wait(job, ran), ran.start.since(Time(0)), job.runtime] {
+            for span in
+                [job.submit.since(Time(0)), wait(job, ran), ran.start.since(Time(0)), job.runtime]
+            {
                 write_secs(f, span)?;
             }
             writeln!(f, ",{}", job.width)?;
@@ -104,8 +107,7 @@ mod tests {
         let jobs = [job("a,\"b\"", 1000, 2500), job("waits", 2000, 1), job("c", 61_000, 3000)];
         let ran = |start, end| Some(Ran { start: Time(start), end: Time(end) });
         let text = rows(&jobs, &[ran(4000, 6500), None, ran(61_000, 64_000)]).to_string();
-        let expected =
-            "job_id,submit,wait,start,runtime,procs\n\"a,\"\"b\"\"\",1,3,4,2.500,3\nc,61,0,61,3,3\n";
+        let expected = "job_id,submit,wait,start,runtime,procs\n\"a,\"\"b\"\"\",1,3,4,2.500,3\nc,61,0,61,3,3\n";
         assert_eq!(text, expected);
     }
 }

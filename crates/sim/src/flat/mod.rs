@@ -1,5 +1,6 @@
-//! So many processors (or GPUs) that are all alike and in one place: the machine on which backfilling is defined in the
-//! literature, and on which published schedules can be compared wait by wait.
+//! So many processors (or GPUs) that are all alike and in one place: the machine on which
+//! backfilling is defined in the literature, and on which published schedules can be compared wait
+//! by wait.
 //!
 //! * `mod.rs`: what a row of a trace becomes there
 //! * `scheduler.rs`: who decides, the engine under a policy or a textbook
@@ -34,7 +35,8 @@ pub struct FlatJob {
     pub id: Arc<str>,
     /// When it arrives.
     pub submit: Time,
-    /// How long it runs. Never longer than it is believed to: who promised less is ended at the limit.
+    /// How long it runs. Never longer than it is believed to: who promised less is ended at the
+    /// limit.
     pub runtime: Span,
     /// How long it is believed to run.
     pub estimate: Span,
@@ -63,7 +65,8 @@ pub struct FlatLoad {
 }
 
 impl FlatLoad {
-    /// The load that a trace is on so many processors. Jobs that arrive at one instant stay in the order of the trace.
+    /// The load that a trace is on so many processors. Jobs that arrive at one instant stay in the
+    /// order of the trace.
     #[must_use]
     pub fn of(trace: &[TraceJob], procs: u32, estimates: Estimates) -> Self {
         let mut load = Self::default();
@@ -92,7 +95,8 @@ impl FlatLoad {
         load
     }
 
-    /// The same where users promise too much: each says any time from its runtime to five times that, drawn in order.
+    /// The same where users promise too much: each says any time from its runtime to five times
+    /// that, drawn in order.
     #[must_use]
     pub fn with_noise(mut self, seed: u64) -> Self {
         let mut dice = Dice::new(seed);
@@ -110,7 +114,8 @@ impl FlatLoad {
     }
 }
 
-/// How many processors a job takes: its GPUs where it has any, in whole ones, else the CPUs of its tasks.
+/// How many processors a job takes: its GPUs where it has any, in whole ones, else the CPUs of its
+/// tasks.
 fn width(job: &TraceJob) -> u64 {
     let all = |milli: u32| u64::from(job.tasks) * u64::from(milli);
     let (gpus, cpus) = (all(job.task.gpu.milli().0), all(job.task.cpus.0));

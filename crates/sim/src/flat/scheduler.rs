@@ -1,5 +1,5 @@
-//! Who decides on a flat pool: the production engine under a policy that the literature has a name for, or, for what the
-//! engine does not do, a model after the textbook.
+//! Who decides on a flat pool: the production engine under a policy that the literature has a name
+//! for, or, for what the engine does not do, a model after the textbook.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,7 +72,11 @@ impl FlatScheduler {
             FlatScheduler::Easy => Backfill::Easy,
             FlatScheduler::Conservative => Backfill::Conservative { depth: u32::MAX },
             FlatScheduler::EasySjf => {
-                return Ok(Run::Model(textbook::easy(procs, jobs, textbook::Passing::ShortestFirst)));
+                return Ok(Run::Model(textbook::easy(
+                    procs,
+                    jobs,
+                    textbook::Passing::ShortestFirst,
+                )));
             }
             FlatScheduler::Srtf => return Ok(Run::Model(textbook::srtf(procs, jobs))),
         };
@@ -125,8 +129,8 @@ fn shortest_first(job: &FlatJob) -> i32 {
     -i32::try_from(job.estimate.as_secs()).unwrap_or(i32::MAX)
 }
 
-/// The jobs as a fleet takes them: one task as wide as the job, of one user like all others, since who submits plays no part
-/// in these policies.
+/// The jobs as a fleet takes them: one task as wide as the job, of one user like all others, since
+/// who submits plays no part in these policies.
 fn fleet_jobs(jobs: &[FlatJob], priority: impl Fn(&FlatJob) -> i32) -> Vec<FleetJob> {
     let mut tasks: BTreeMap<u32, Arc<Resources>> = BTreeMap::new();
     let (user, queue) = (UserName::from("all"), QueueName::from("default"));
@@ -136,11 +140,9 @@ fn fleet_jobs(jobs: &[FlatJob], priority: impl Fn(&FlatJob) -> i32) -> Vec<Fleet
         runtime: job.runtime,
         estimate: Some(job.estimate),
         tasks: 1,
-        task: Arc::clone(
-            tasks
-                .entry(job.width)
-                .or_insert_with(|| Arc::new(Resources { cpus: milli(job.width), ..Resources::default() })),
-        ),
+        task: Arc::clone(tasks.entry(job.width).or_insert_with(|| {
+            Arc::new(Resources { cpus: milli(job.width), ..Resources::default() })
+        })),
         asked_milli: 0,
         user: user.clone(),
         queue: queue.clone(),

@@ -1,6 +1,7 @@
-//! Where whoever decides works: what has arrived, what is free, and the few orders there are. What follows from an order at once
-//! is seen to here: devices change hands, a job begins when its last task holds what it needs, and stops when one no longer
-//! does. No order is believed: what is not free is not given.
+//! Where whoever decides works: what has arrived, what is free, and the few orders there are. What
+//! follows from an order at once is seen to here: devices change hands, a job begins when its last
+//! task holds what it needs, and stops when one no longer does. No order is believed: what is not
+//! free is not given.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,19 +21,21 @@ use super::waiting::Waiting;
 /// What a stop costs, the same under every control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Jobs save their progress each time they have worked for so long. `None`: never by themselves.
+    /// Jobs save their progress each time they have worked for so long. `None`: never by
+    /// themselves.
     pub checkpoint_every: Option<Span>,
     /// Jobs that are made to go save their progress first; one whose node breaks does not.
     pub saves_when_told: bool,
     /// A job that runs again needs so long until it works.
     pub restart: Span,
-    /// From when the engine tells a job to stop until its processes are gone and what they held is free.
+    /// From when the engine tells a job to stop until its processes are gone and what they held is
+    /// free.
     pub stopping: Span,
 }
 
 impl Default for Terms {
-    /// Nothing is saved and restarts cost nothing. A stop takes 1 s, which is an assumption, the same as for Kueue: processes have up
-    /// to their grace of 30 s, and most need less.
+    /// Nothing is saved and restarts cost nothing. A stop takes 1 s, which is an assumption, the
+    /// same as for Kueue: processes have up to their grace of 30 s, and most need less.
     fn default() -> Self {
         Self {
             checkpoint_every: None,
@@ -56,7 +59,8 @@ pub struct Fate {
     pub is_refused: bool,
     /// How often it was stopped while it ran.
     pub stops: u32,
-    /// How long it waited in all the stretches that are over, before its first start and after each stop.
+    /// How long it waited in all the stretches that are over, before its first start and after each
+    /// stop.
     pub waited: Span,
     /// Nodes that it ran on last.
     pub nodes: u32,
@@ -111,7 +115,8 @@ pub struct Desk {
     kept: KeptNodes,
     endings: BinaryHeap<Reverse<(Time, JobNo, u32)>>,
     waiting: Waiting,
-    /// Jobs that hold more or less than when they were counted among the waiting jobs, or no longer wait.
+    /// Jobs that hold more or less than when they were counted among the waiting jobs, or no longer
+    /// wait.
     to_count: Vec<JobNo>,
     levels: Levels,
     record: Record,
@@ -199,8 +204,8 @@ impl Desk {
         self.runs[job.at()].fate.ended.is_some()
     }
 
-    /// How long a job has waited so far: all the time from its submission on in which it neither ran nor had ended, also after
-    /// it was stopped.
+    /// How long a job has waited so far: all the time from its submission on in which it neither
+    /// ran nor had ended, also after it was stopped.
     #[must_use]
     pub fn waited(&self, job: JobNo) -> Span {
         let run = &self.runs[job.at()];
@@ -257,7 +262,8 @@ impl Desk {
 
     // ---- orders ----
 
-    /// Places a task on a node, on the devices that the pool chooses. False, and nothing changed, when it does not fit.
+    /// Places a task on a node, on the devices that the pool chooses. False, and nothing changed,
+    /// when it does not fit.
     ///
     /// # Errors
     /// The task is placed already.
@@ -285,7 +291,11 @@ impl Desk {
         }
         if !self.pool.take(node, &self.jobs[job.at()].task, devices) {
             let node = self.pool.node(node).spec.name.to_string();
-            return Err(PlaneError::NotFree { job: self.jobs[job.at()].id.to_string(), rank, node });
+            return Err(PlaneError::NotFree {
+                job: self.jobs[job.at()].id.to_string(),
+                rank,
+                node,
+            });
         }
         let run = &mut self.runs[job.at()];
         run.held[rank as usize] = Some(Held { node, devices, since: self.now });
@@ -300,7 +310,8 @@ impl Desk {
         Ok(())
     }
 
-    /// Stops a running job for another, while its tasks still hold what they have: [`Self::evict`] takes it from them.
+    /// Stops a running job for another, while its tasks still hold what they have: [`Self::evict`]
+    /// takes it from them.
     pub fn halt(&mut self, job: JobNo) {
         if self.runs[job.at()].since.is_some() {
             self.record.evictions += 1;
@@ -322,8 +333,8 @@ impl Desk {
         self.remove(job, rank);
     }
 
-    /// Keeps what is free of a node for the owner of a job: it is held, does nothing, and nobody gets it, until it is let go.
-    /// Nothing changes where somebody keeps it already.
+    /// Keeps what is free of a node for the owner of a job: it is held, does nothing, and nobody
+    /// gets it, until it is let go. Nothing changes where somebody keeps it already.
     pub fn keep(&mut self, job: JobNo, node: NodeId) {
         self.kept.keep(&mut self.pool, node, job, self.now);
         self.waiting.node_changed(node);
@@ -408,7 +419,8 @@ impl Desk {
         Some(job)
     }
 
-    /// What of a node is lost when it, or one device of it, breaks: its tasks go and their jobs stop.
+    /// What of a node is lost when it, or one device of it, breaks: its tasks go and their jobs
+    /// stop.
     pub(super) fn break_down(&mut self, node: NodeId, device: Option<usize>) -> Vec<(JobNo, u32)> {
         let mut lost = Vec::new();
         for (at, run) in self.runs.iter().enumerate().filter(|(_, run)| run.placed > 0) {
@@ -519,7 +531,9 @@ impl Desk {
     }
 
     fn note_kept(&mut self, node: NodeId, kept: Option<Kept>) {
-        let (Some(bars), Some(Kept { job, since, rest })) = (&mut self.record.bars, kept) else { return };
+        let (Some(bars), Some(Kept { job, since, rest })) = (&mut self.record.bars, kept) else {
+            return;
+        };
         if since < self.now && !rest.is_empty() {
             bars.push(Bar { job, node, devices: rest, from: since, to: self.now, runs: false });
         }
@@ -545,7 +559,8 @@ impl Desk {
         }
     }
 
-    /// Who held what, of a run that has kept it. What is held at the end is held for a while longer: nobody gives it back.
+    /// Who held what, of a run that has kept it. What is held at the end is held for a while
+    /// longer: nobody gives it back.
     #[must_use]
     pub fn bars(&self) -> Vec<Bar> {
         let ran = self.now.since(self.record.first.unwrap_or_default());
@@ -604,9 +619,15 @@ impl Desk {
 }
 
 /// What a task held until an instant: first without running, then running.
-fn bars_of(job: JobNo, held: Held, runs_since: Option<Time>, until: Time) -> impl Iterator<Item = Bar> {
+fn bars_of(
+    job: JobNo,
+    held: Held,
+    runs_since: Option<Time>,
+    until: Time,
+) -> impl Iterator<Item = Bar> {
     let began = runs_since.unwrap_or(until).max(held.since);
-    let bar = move |from, to, runs| Bar { job, node: held.node, devices: held.devices, from, to, runs };
+    let bar =
+        move |from, to, runs| Bar { job, node: held.node, devices: held.devices, from, to, runs };
     let bars = [bar(held.since, began, false), bar(began, until, true)];
     bars.into_iter().filter(|bar| bar.from < bar.to)
 }

@@ -1,5 +1,5 @@
-//! How nodes lie to each other in the network: racks, blocks, whatever levels a site has. It counts; who chooses places stands
-//! elsewhere.
+//! How nodes lie to each other in the network: racks, blocks, whatever levels a site has. It
+//! counts; who chooses places stands elsewhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,14 @@ use super::site::Site;
 #[derive(Clone, Debug, Default)]
 pub struct Domains {
     levels: Vec<Arc<str>>,
-    /// Of each node the number of its domain per level, widest first; empty without levels. Nodes that say nothing of where they
-    /// stand have a domain of their own together.
+    /// Of each node the number of its domain per level, widest first; empty without levels. Nodes
+    /// that say nothing of where they stand have a domain of their own together.
     paths: Vec<Vec<u32>>,
 }
 
 impl Domains {
-    /// A number for each domain of each level; domains of one name below different ones are different ones.
+    /// A number for each domain of each level; domains of one name below different ones are
+    /// different ones.
     #[must_use]
     pub fn new(site: &Site) -> Self {
         if site.levels.is_empty() {
@@ -34,7 +35,9 @@ impl Domains {
         for node in &site.nodes {
             let numbered = (1..=site.levels.len()).map(|depth| {
                 let next = known.len() as u32;
-                *known.entry((depth, &node.domains[..depth.min(node.domains.len())])).or_insert(next)
+                *known
+                    .entry((depth, &node.domains[..depth.min(node.domains.len())]))
+                    .or_insert(next)
             });
             paths.push(numbered.collect());
         }
@@ -64,7 +67,8 @@ impl Domains {
         (0..self.depth()).map(at).collect()
     }
 
-    /// Fewest domains of each level that could host so many tasks, were all idle: those with most room first.
+    /// Fewest domains of each level that could host so many tasks, were all idle: those with most
+    /// room first.
     fn fewest(&self, idle: &Pool, task: &Resources, tasks: u32) -> Vec<u32> {
         let at = |level: usize| {
             let mut rooms: BTreeMap<u32, u64> = BTreeMap::new();
@@ -83,12 +87,15 @@ impl Domains {
         (0..self.depth()).map(at).collect()
     }
 
-    /// Domains that jobs of several tasks ran in ÷ the fewest that could have hosted them, mean over these jobs, by level.
+    /// Domains that jobs of several tasks ran in ÷ the fewest that could have hosted them, mean
+    /// over these jobs, by level.
     pub(super) fn spreads(&self, desk: &Desk) -> Vec<LevelSpread> {
         if self.levels.is_empty() {
             return Vec::new();
         }
-        let idle = Pool::new(&desk.pool().nodes().map(|(_, node)| (*node.spec).clone()).collect::<Vec<_>>());
+        let idle = Pool::new(
+            &desk.pool().nodes().map(|(_, node)| (*node.spec).clone()).collect::<Vec<_>>(),
+        );
         let mut known: BTreeMap<(u32, &Resources), Vec<u32>> = BTreeMap::new();
         let (mut sums, mut count) = (vec![0.0; self.depth()], 0.0);
         for job in (0..desk.jobs().len() as u32).map(JobNo) {
@@ -107,7 +114,9 @@ impl Domains {
         }
         let mean = |sum: f64| if count > 0.0 { sum / count } else { 1.0 };
         let levels = self.levels.iter().zip(sums);
-        levels.map(|(level, sum)| LevelSpread { level: level.to_string(), spread: mean(sum) }).collect()
+        levels
+            .map(|(level, sum)| LevelSpread { level: level.to_string(), spread: mean(sum) })
+            .collect()
     }
 }
 

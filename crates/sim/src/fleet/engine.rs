@@ -1,6 +1,6 @@
-//! The production engine as one of those who decide: what happens is told to it as the daemon would, its plans pass its judge, and
-//! its effects become orders. Tasks are ready as soon as they are placed, and gone a while after they are told. Nothing here
-//! chooses.
+//! The production engine as one of those who decide: what happens is told to it as the daemon
+//! would, its plans pass its judge, and its effects become orders. Tasks are ready as soon as they
+//! are placed, and gone a while after they are told. Nothing here chooses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -65,8 +65,8 @@ impl EnginePlane {
         })
     }
 
-    /// A job as its user would have written it; it takes the signal to save if it can, and is to lie close together where the
-    /// site has levels.
+    /// A job as its user would have written it; it takes the signal to save if it can, and is to
+    /// lie close together where the site has levels.
     fn spec(&self, job: &FleetJob, saves_when_told: bool) -> JobSpec {
         let group = TaskGroup::of(Arc::clone(&self.role), job.tasks, (*job.task).clone());
         // As the models of those who know of topology take it: close together if it can be.
@@ -181,9 +181,14 @@ impl Plane for EnginePlane {
         let event = Event::Submitted { job: JobId(u64::from(job.0) + 1), spec: spec.into() };
         match self.engine.judge(&event) {
             Ok(()) => self.engine.apply(self.now, &event),
-            Err(Refusal::Never(reason) | Refusal::TooMany(reason)) => drop(self.refused.insert(job, reason)),
+            Err(Refusal::Never(reason) | Refusal::TooMany(reason)) => {
+                drop(self.refused.insert(job, reason))
+            }
             Err(refusal) => {
-                return Err(PlaneError::Refused { what: format!("job {}", desk.job(job).id), refusal });
+                return Err(PlaneError::Refused {
+                    what: format!("job {}", desk.job(job).id),
+                    refusal,
+                });
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
-//! What breaks, and when: nodes and devices, each at random times by its own mean, each mended after its own. Drawn from one
-//! number, node by node: as long as anything stirs (`run.rs`), what breaks does not depend on who decides.
+//! What breaks, and when: nodes and devices, each at random times by its own mean, each mended
+//! after its own. Drawn from one number, node by node: as long as anything stirs (`run.rs`), what
+//! breaks does not depend on who decides.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +9,8 @@ use muster_model::{NodeId, NodeSpec, Span, Time};
 
 use crate::dice::Dice;
 
-/// How often things break. Times between failures are exponential, those to repair are always the same.
+/// How often things break. Times between failures are exponential, those to repair are always the
+/// same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
     /// Mean time between failures of a node. `None`: never.
@@ -40,9 +42,11 @@ pub(super) struct Weather {
 impl Weather {
     /// Everything works at `start`.
     pub(super) fn new(terms: Failures, nodes: &[NodeSpec], start: Time) -> Self {
-        // A stream of its own for each node: the odd constant keeps streams of neighbouring seeds apart.
-        let dice =
-            (0..nodes.len() as u64).map(|at| Dice::new(terms.seed.wrapping_add(at << 32 | 0x5EED))).collect();
+        // A stream of its own for each node: the odd constant keeps streams of neighbouring seeds
+        // apart.
+        let dice = (0..nodes.len() as u64)
+            .map(|at| Dice::new(terms.seed.wrapping_add(at << 32 | 0x5EED)))
+            .collect();
         let mut weather = Self { terms, dice, breaks: BinaryHeap::new(), mends: BinaryHeap::new() };
         for (at, node) in nodes.iter().enumerate() {
             let node_id = NodeId(at as u32);
@@ -74,8 +78,9 @@ impl Weather {
         Some(part)
     }
 
-    /// Draws anew, from now on, what would have broken by now: nothing stirred, and nothing broke meanwhile. Left as it is, it
-    /// would break at the very instant at which what was mended starts jobs again.
+    /// Draws anew, from now on, what would have broken by now: nothing stirred, and nothing broke
+    /// meanwhile. Left as it is, it would break at the very instant at which what was mended starts
+    /// jobs again.
     pub(super) fn put_off(&mut self, now: Time) {
         while self.next_break().is_some_and(|at| at <= now) {
             if let Some(Reverse((_, part))) = self.breaks.pop() {

@@ -33,7 +33,8 @@ fn size(width_milli: u64) -> usize {
 /// Users that are listed.
 const MOST_USERS: usize = 50;
 
-/// The figures of a run as far as it has come. Jobs that have not ended count until now; jobs that were refused count nowhere.
+/// The figures of a run as far as it has come. Jobs that have not ended count until now; jobs that
+/// were refused count nowhere.
 #[must_use]
 pub fn figures(scheduler: Scheduler, desk: &Desk, is_partial: bool) -> FleetFigures {
     let jobs = || (0..desk.jobs().len() as u32).map(JobNo);
@@ -135,8 +136,10 @@ fn sizes(desk: &Desk) -> Vec<SizeFigures> {
         waits[size].push(secs(desk.waited(job)));
         turnarounds[size].push(secs(desk.turnaround(job)));
     }
-    let named =
-        SIZES.iter().zip(waits.into_iter().zip(turnarounds)).filter(|(_, (waits, _))| !waits.is_empty());
+    let named = SIZES
+        .iter()
+        .zip(waits.into_iter().zip(turnarounds))
+        .filter(|(_, (waits, _))| !waits.is_empty());
     named
         .map(|((_, size), (mut waits, turnarounds))| {
             let waited_secs = spread(waits.iter().copied());
@@ -152,7 +155,8 @@ fn sizes(desk: &Desk) -> Vec<SizeFigures> {
         .collect()
 }
 
-/// Sums of one owner: jobs, what they waited, work of those that ended, and work and work × time of all that were taken.
+/// Sums of one owner: jobs, what they waited, work of those that ended, and work and work × time of
+/// all that were taken.
 #[derive(Default)]
 struct Owned {
     jobs: u64,
@@ -211,7 +215,11 @@ fn curve(record: &Record, size: u64) -> Curve {
         width_secs: secs(record.width),
         running: share(|sums| sums.running),
         held: share(|sums| sums.held),
-        waiting: record.curve.iter().map(|sums| sums.waiting as f64 / sums.millis.max(1) as f64).collect(),
+        waiting: record
+            .curve
+            .iter()
+            .map(|sums| sums.waiting as f64 / sums.millis.max(1) as f64)
+            .collect(),
     }
 }
 

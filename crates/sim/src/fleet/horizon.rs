@@ -1,5 +1,6 @@
-//! Until when jobs are counted that never end: the last instant of any of the runs that are compared. With an instant of its own
-//! for each run, a scheduler under which all jobs wait for ever from the start on would have the shortest waits.
+//! Until when jobs are counted that never end: the last instant of any of the runs that are
+//! compared. With an instant of its own for each run, a scheduler under which all jobs wait for
+//! ever from the start on would have the shortest waits.
 
 use muster_model::Time;
 use muster_model::simulation::FleetFigures;
@@ -35,8 +36,8 @@ impl Finished {
     }
 }
 
-/// Counts the unfinished jobs of all runs on one load until the same instant, the last of any of them. Runs that were interrupted
-/// stay as they are.
+/// Counts the unfinished jobs of all runs on one load until the same instant, the last of any of
+/// them. Runs that were interrupted stay as they are.
 pub fn to_common_horizon<'f>(runs: impl IntoIterator<Item = &'f mut Finished>) {
     let mut runs: Vec<&mut Finished> =
         runs.into_iter().filter(|finished| !finished.figures.is_partial).collect();

@@ -1,27 +1,32 @@
-//! Runs of one control plane with several seeds: the figures of the first, and the means of all with how far they can be trusted.
+//! Runs of one control plane with several seeds: the figures of the first, and the means of all
+//! with how far they can be trusted.
 
 use muster_model::simulation::{FleetFigures, Interval, MEASURED};
 
-/// Half of a 95 % interval in standard errors, by degrees of freedom from 1 (Student 1908); beyond these, that of the normal
-/// distribution.
+/// Half of a 95 % interval in standard errors, by degrees of freedom from 1 (Student 1908); beyond
+/// these, that of the normal distribution.
 const STUDENT: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
 ];
 const NORMAL: f64 = 1.960;
 
-/// The figures of the first run, with intervals over all of them where there are several. There is one at least.
+/// The figures of the first run, with intervals over all of them where there are several. There is
+/// one at least.
 #[must_use]
 pub fn over_seeds(runs: &[FleetFigures]) -> FleetFigures {
     let mut first = runs[0].clone();
     first.is_partial = runs.iter().any(|run| run.is_partial);
     if runs.len() > 1 {
-        first.intervals = MEASURED.iter().map(|(name, of)| interval(name, runs.iter().map(of))).collect();
+        first.intervals =
+            MEASURED.iter().map(|(name, of)| interval(name, runs.iter().map(of))).collect();
     }
     first
 }
 
-/// The mean of two values at least, and how far it can be trusted. Values that are all the same are their mean exactly.
+/// The mean of two values at least, and how far it can be trusted. Values that are all the same are
+/// their mean exactly.
 pub(crate) fn interval(figure: &str, values: impl Iterator<Item = f64>) -> Interval {
     let values: Vec<f64> = values.collect();
     let count = values.len() as f64;
@@ -39,7 +44,9 @@ mod tests {
     fn a_mean_of_few_is_trusted_less() {
         let of = |values: &[f64]| interval("x", values.iter().copied());
         let three = of(&[9.0, 10.0, 11.0]);
-        assert!((three.mean - 10.0).abs() < 1e-9 && (three.margin - 4.303 / 3f64.sqrt()).abs() < 1e-9);
+        assert!(
+            (three.mean - 10.0).abs() < 1e-9 && (three.margin - 4.303 / 3f64.sqrt()).abs() < 1e-9
+        );
         let many: Vec<f64> = (0..60).map(|at| 9.0 + f64::from(at % 3)).collect();
         assert!(of(&many).margin < 0.25);
         let same = of(&[0.1; 7]);

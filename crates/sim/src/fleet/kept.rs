@@ -1,5 +1,6 @@
-//! Nodes that somebody keeps for themselves: what is free of them is held and does nothing. Only for models of people: no
-//! scheduler does this. Who may keep what, and for how long, is not decided here.
+//! Nodes that somebody keeps for themselves: what is free of them is held and does nothing. Only
+//! for models of people: no scheduler does this. Who may keep what, and for how long, is not
+//! decided here.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +33,8 @@ impl KeptNodes {
         pool.set_kept(node, true);
     }
 
-    /// Something on it has ended: from now on more of it is idle. What was until now; `None` where nobody keeps it.
+    /// Something on it has ended: from now on more of it is idle. What was until now; `None` where
+    /// nobody keeps it.
     pub(super) fn renew(&mut self, pool: &Pool, node: NodeId, now: Time) -> Option<Kept> {
         let kept = self.nodes.get_mut(&node)?;
         let until_now = *kept;

@@ -1,5 +1,5 @@
-//! What arrives: the jobs of a trace, as they can run on a site. What cannot is counted and left out, the same for whoever
-//! decides.
+//! What arrives: the jobs of a trace, as they can run on a site. What cannot is counted and left
+//! out, the same for whoever decides.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,8 @@ pub struct FleetJob {
     pub id: Arc<str>,
     /// When it arrives.
     pub submit: Time,
-    /// How long it works. Never longer than it is believed to: who promised less is ended at the limit.
+    /// How long it works. Never longer than it is believed to: who promised less is ended at the
+    /// limit.
     pub runtime: Span,
     /// How long it is believed to run; `None` when nobody says.
     pub estimate: Option<Span>,
@@ -54,10 +55,12 @@ pub struct FleetJob {
 }
 
 impl FleetJob {
-    /// Its size in thousandths of GPUs as it asked for them, or of CPUs where the cluster has no GPU.
+    /// Its size in thousandths of GPUs as it asked for them, or of CPUs where the cluster has no
+    /// GPU.
     #[must_use]
     pub fn width_milli(&self, has_gpus: bool) -> u64 {
-        u64::from(self.tasks) * u64::from(if has_gpus { self.asked_milli } else { self.task.cpus.0 })
+        u64::from(self.tasks)
+            * u64::from(if has_gpus { self.asked_milli } else { self.task.cpus.0 })
     }
 }
 
@@ -75,8 +78,9 @@ pub struct FleetLoad {
 }
 
 impl FleetLoad {
-    /// The load that a trace is on a site. Where the trace says how many GPUs or processors a job had, and not how they lay
-    /// (`as_tasks` is false), a job gets as few nodes as can host it, with equally many on each.
+    /// The load that a trace is on a site. Where the trace says how many GPUs or processors a job
+    /// had, and not how they lay (`as_tasks` is false), a job gets as few nodes as can host it,
+    /// with equally many on each.
     #[must_use]
     pub fn of(trace: &[TraceJob], site: &Site, estimates: Estimates, as_tasks: bool) -> Self {
         let mut loading = Loading::new(site, estimates, as_tasks);
@@ -87,11 +91,15 @@ impl FleetLoad {
     /// The same with arrivals `factor` times as fast.
     #[must_use]
     pub fn at(mut self, factor: f64) -> Self {
-        arrivals::hasten(Arc::make_mut(&mut self.jobs).iter_mut().map(|job| &mut job.submit), factor);
+        arrivals::hasten(
+            Arc::make_mut(&mut self.jobs).iter_mut().map(|job| &mut job.submit),
+            factor,
+        );
         self
     }
 
-    /// The same where users promise too much: each says any time from its runtime to five times that, drawn in order.
+    /// The same where users promise too much: each says any time from its runtime to five times
+    /// that, drawn in order.
     #[must_use]
     pub fn with_noise(mut self, seed: u64) -> Self {
         let mut dice = Dice::new(seed);
@@ -101,7 +109,8 @@ impl FleetLoad {
         self
     }
 
-    /// The jobs as they are where only whole GPUs are given: who asks for a share holds a whole one.
+    /// The jobs as they are where only whole GPUs are given: who asks for a share holds a whole
+    /// one.
     #[must_use]
     pub fn in_whole_gpus(&self) -> Arc<Vec<FleetJob>> {
         let asks_for_share = |job: &FleetJob| job.task.gpu.devices == 0 && job.task.gpu.share.0 > 0;
@@ -219,12 +228,14 @@ impl Shapes {
     fn fitting(&mut self, tasks: u32, task: &Resources) -> Option<Fitting> {
         let pool = &self.pool;
         let shape = self.known.entry((tasks, task.clone())).or_insert_with_key(|(tasks, task)| {
-            pool.has_room(task, *tasks).then(|| (Arc::new(task.clone()), fewest(pool, task, *tasks)))
+            pool.has_room(task, *tasks)
+                .then(|| (Arc::new(task.clone()), fewest(pool, task, *tasks)))
         });
         shape.clone()
     }
 
-    /// One-GPU (or one-processor) tasks, on as few nodes as can host them with equally many on each. Others stay as they are.
+    /// One-GPU (or one-processor) tasks, on as few nodes as can host them with equally many on
+    /// each. Others stay as they are.
     fn gathered(&mut self, tasks: u32, task: &Resources) -> Option<(u32, Fitting)> {
         if let Some(known) = self.gathered.get(&(tasks, task.clone())) {
             return known.clone();
@@ -278,7 +289,11 @@ fn leaves(site: &Site) -> BTreeMap<String, QueueName> {
 
 fn walk(queues: &[muster_model::QueueSpec], above: &str, paths: &mut Vec<(String, String)>) {
     for queue in queues {
-        let path = if above.is_empty() { queue.name.to_string() } else { format!("{above}/{}", queue.name) };
+        let path = if above.is_empty() {
+            queue.name.to_string()
+        } else {
+            format!("{above}/{}", queue.name)
+        };
         match queue.queues.is_empty() {
             true => paths.push((path, queue.name.to_string())),
             false => walk(&queue.queues, &path, paths),
@@ -321,8 +336,8 @@ mod tests {
             cpus: CpuMilli(cpus),
             ..Resources::default()
         };
-        // 32 GPUs do not fit twice on the one large node; 10 CPUs with each GPU are too many for 8 on a node; a task of two
-        // GPUs stays what it is; so many CPUs are as few nodes as can be.
+        // 32 GPUs do not fit twice on the one large node; 10 CPUs with each GPU are too many for 8
+        // on a node; a task of two GPUs stays what it is; so many CPUs are as few nodes as can be.
         for (nodes, tasks, task, found) in [
             (&[8; 16][..], 1, task(1, 0), Some((1, 1, 0))),
             (&[8; 16], 16, task(1, 0), Some((2, 8, 0))),

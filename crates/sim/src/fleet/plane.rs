@@ -11,8 +11,8 @@ use crate::peers;
 use crate::peers::kueue::{Binding, Kueue};
 use crate::peers::slurm::{Settings, Slurm};
 
-/// A control plane: the production engine, or a model of another. It is told what happens in the order in which it does, and
-/// asked to decide once at the end of each instant.
+/// A control plane: the production engine, or a model of another. It is told what happens in the
+/// order in which it does, and asked to decide once at the end of each instant.
 pub trait Plane: std::fmt::Debug + Send {
     /// A new instant begins.
     fn turn(&mut self, _now: Time) {}
@@ -156,7 +156,11 @@ impl Scheduler {
             | Scheduler::Kueue
             | Scheduler::KueueReady
             | Scheduler::KueueTas => true,
-            Scheduler::Muster | Scheduler::Slurm | Scheduler::None | Scheduler::Ray | Scheduler::Kai => false,
+            Scheduler::Muster
+            | Scheduler::Slurm
+            | Scheduler::None
+            | Scheduler::Ray
+            | Scheduler::Kai => false,
         }
     }
 
@@ -172,7 +176,12 @@ impl Scheduler {
     ///
     /// # Errors
     /// As [`Self::begin`].
-    pub fn begin_as(self, site: &Site, seed: u64, slurm: Settings) -> Result<Box<dyn Plane>, PlaneError> {
+    pub fn begin_as(
+        self,
+        site: &Site,
+        seed: u64,
+        slurm: Settings,
+    ) -> Result<Box<dyn Plane>, PlaneError> {
         Ok(match self {
             Scheduler::Muster => Box::new(EnginePlane::new(site)?),
             Scheduler::KubeDefault => Box::new(peers::kube::KubeDefault::new(site, seed)),

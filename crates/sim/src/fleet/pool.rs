@@ -1,5 +1,5 @@
-//! What is free on each node, and what a task may take of it. Nothing is ever held twice: who takes what is not free has a
-//! defect, and is told so.
+//! What is free on each node, and what a task may take of it. Nothing is ever held twice: who takes
+//! what is not free has a defect, and is told so.
 
 use std::sync::Arc;
 
@@ -57,11 +57,15 @@ impl PoolNode {
         }
     }
 
-    /// Devices that a task may take, the usual way: the lowest whole ones of one model, or for a share the device with the
-    /// least room that is enough. `None` when it does not fit.
+    /// Devices that a task may take, the usual way: the lowest whole ones of one model, or for a
+    /// share the device with the least room that is enough. `None` when it does not fit.
     #[must_use]
     pub fn choose(&self, task: &Resources) -> Option<DeviceSet> {
-        if !self.is_up || self.is_kept || self.cpus < task.cpus.0 || self.memory_bytes < task.memory.0 {
+        if !self.is_up
+            || self.is_kept
+            || self.cpus < task.cpus.0
+            || self.memory_bytes < task.memory.0
+        {
             return None;
         }
         let gpu = &task.gpu;
@@ -70,23 +74,30 @@ impl PoolNode {
         }
         if gpu.devices == 0 {
             let share = gpu.share.0 as u16;
-            let fits =
-                |at: &usize| self.free[*at] >= share && !self.broken.contains(*at) && self.accepts(task, *at);
-            return (0..self.free.len()).filter(fits).min_by_key(|at| self.free[*at]).map(DeviceSet::one);
+            let fits = |at: &usize| {
+                self.free[*at] >= share && !self.broken.contains(*at) && self.accepts(task, *at)
+            };
+            return (0..self.free.len())
+                .filter(fits)
+                .min_by_key(|at| self.free[*at])
+                .map(DeviceSet::one);
         }
         if gpu.models.is_empty() && self.is_of_one_model {
             return (self.whole.len() >= gpu.devices).then(|| self.whole.lowest(gpu.devices));
         }
         self.spec.devices.iter().enumerate().find_map(|(first, device)| {
-            let is_first = !self.spec.devices[..first].iter().any(|other| other.model == device.model);
+            let is_first =
+                !self.spec.devices[..first].iter().any(|other| other.model == device.model);
             let wanted = gpu.models.is_empty() || gpu.models.contains(&device.model);
-            let of_model = || self.whole.iter().filter(|at| self.spec.devices[*at].model == device.model);
+            let of_model =
+                || self.whole.iter().filter(|at| self.spec.devices[*at].model == device.model);
             let set: DeviceSet = (is_first && wanted).then(of_model)?.collect();
             (set.len() >= gpu.devices).then(|| set.lowest(gpu.devices))
         })
     }
 
-    /// How many such tasks fit, at most `most`. Asked for every node of every gang, so it counts and tries nothing.
+    /// How many such tasks fit, at most `most`. Asked for every node of every gang, so it counts
+    /// and tries nothing.
     #[must_use]
     pub fn room(&self, task: &Resources, most: u32) -> u32 {
         if self.is_kept { 0 } else { self.keepers_room(task, most) }
@@ -125,16 +136,19 @@ impl PoolNode {
         }
         let mut sets = 0;
         for (first, device) in self.spec.devices.iter().enumerate() {
-            let is_first = !self.spec.devices[..first].iter().any(|other| other.model == device.model);
+            let is_first =
+                !self.spec.devices[..first].iter().any(|other| other.model == device.model);
             if is_first && self.accepts(task, first) {
-                let whole = self.whole.iter().filter(|at| self.spec.devices[*at].model == device.model);
+                let whole =
+                    self.whole.iter().filter(|at| self.spec.devices[*at].model == device.model);
                 sets += whole.count() as u32 / gpu.devices;
             }
         }
         sets
     }
 
-    /// What of it nobody holds, in thousandths of GPUs or of CPUs; what is out of order does not count.
+    /// What of it nobody holds, in thousandths of GPUs or of CPUs; what is out of order does not
+    /// count.
     #[must_use]
     pub fn idle_milli(&self, has_gpus: bool) -> u64 {
         let free = || self.free.iter().enumerate().filter(|(at, _)| !self.broken.contains(*at));
@@ -225,7 +239,8 @@ impl Pool {
         left == 0
     }
 
-    /// Holds devices of a node, with CPUs and memory; false, and nothing changed, where they are not free.
+    /// Holds devices of a node, with CPUs and memory; false, and nothing changed, where they are
+    /// not free.
     #[must_use]
     pub fn take(&mut self, node: NodeId, task: &Resources, devices: DeviceSet) -> bool {
         self.nodes[node.0 as usize].take(task, devices)

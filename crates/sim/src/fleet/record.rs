@@ -1,5 +1,6 @@
-//! What is counted while a fleet runs: sums over time, a curve that never grows beyond so many points, and, where asked for, who
-//! held what from when to when. Whole numbers only: GPUs in thousandths, time in milliseconds.
+//! What is counted while a fleet runs: sums over time, a curve that never grows beyond so many
+//! points, and, where asked for, who held what from when to when. Whole numbers only: GPUs in
+//! thousandths, time in milliseconds.
 
 use muster_model::{DeviceSet, NodeId, Span, Time};
 

@@ -55,8 +55,8 @@ impl Fleet {
         self.desk.record_mut().happenings.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Goes on to the next instant at which something happens, and takes it whole. False when nothing will: all jobs have
-    /// ended, or those that are left wait for what never comes.
+    /// Goes on to the next instant at which something happens, and takes it whole. False when
+    /// nothing will: all jobs have ended, or those that are left wait for what never comes.
     ///
     /// # Errors
     /// A defect of whoever decides.
@@ -102,8 +102,9 @@ impl Fleet {
         self.next().map(|(next, _)| next)
     }
 
-    /// When something happens next, and whether anything stirs. Where nothing runs or comes and nobody wants to be asked, what is
-    /// broken is still mended, but nothing breaks any more: failures alone do not keep time going.
+    /// When something happens next, and whether anything stirs. Where nothing runs or comes and
+    /// nobody wants to be asked, what is broken is still mended, but nothing breaks any more:
+    /// failures alone do not keep time going.
     fn next(&mut self) -> Option<(Time, bool)> {
         if self.desk.next_arrival().is_none() && self.unfinished == 0 {
             return None;

@@ -2,8 +2,8 @@
 
 use muster_model::{NodeSpec, QueueTree};
 
-/// Nodes, and the queues that their owners agreed on. Models of other control planes read of the tree what they have a word
-/// for; their pages say what that is.
+/// Nodes, and the queues that their owners agreed on. Models of other control planes read of the
+/// tree what they have a word for; their pages say what that is.
 #[derive(Clone, Debug)]
 pub struct Site {
     /// Nodes, in order of their numbers.

@@ -1,4 +1,5 @@
-//! What a run is told of as: events by name for whoever follows, who held what to be drawn, and how things stand at an instant.
+//! What a run is told of as: events by name for whoever follows, who held what to be drawn, and how
+//! things stand at an instant.
 
 use muster_model::simulation::{
     FleetEvent, FleetHappening, FleetInstant, FleetWaiting, Gantt, GanttBar, GanttJob,
@@ -49,10 +50,14 @@ pub fn event(fleet: &Fleet, at: Time, happening: &Happening) -> FleetEvent {
 pub fn gantt(scheduler: Scheduler, site: &Site, fleet: &Fleet) -> Gantt {
     let desk = fleet.desk();
     let nodes = site.nodes.iter().map(|node| (node.name.to_string(), node.devices.len() as u32));
-    let jobs = desk.jobs().iter().map(|job| GanttJob { id: job.id.to_string(), user: job.user.to_string() });
+    let jobs = desk
+        .jobs()
+        .iter()
+        .map(|job| GanttJob { id: job.id.to_string(), user: job.user.to_string() });
     let mut gantt = Gantt::new(scheduler.name(), nodes, jobs.collect());
     for Bar { job, node, devices, from, to, runs } in desk.bars() {
-        let bar = GanttBar { job: job.0, first_row: 0, last_row: 0, from_ms: from.0, to_ms: to.0, runs };
+        let bar =
+            GanttBar { job: job.0, first_row: 0, last_row: 0, from_ms: from.0, to_ms: to.0, runs };
         gantt.hold(node.0 as usize, devices, bar);
     }
     gantt
@@ -63,7 +68,8 @@ pub fn gantt(scheduler: Scheduler, site: &Site, fleet: &Fleet) -> Gantt {
 pub fn instant(scheduler: Scheduler, fleet: &mut Fleet, asked: &[JobNo]) -> FleetInstant {
     let jobs = || (0..fleet.desk().jobs().len() as u32).map(JobNo);
     let desk = fleet.desk();
-    let waits = |job: &JobNo| !desk.has_ended(*job) && !desk.runs(*job) && !desk.fate(*job).is_refused;
+    let waits =
+        |job: &JobNo| !desk.has_ended(*job) && !desk.runs(*job) && !desk.fate(*job).is_refused;
     let mut shown: Vec<JobNo> = jobs().filter(waits).take(MOST_WAITING).collect();
     shown.extend(asked.iter().filter(|job| !shown.contains(job)).copied().collect::<Vec<_>>());
     let held: u64 = desk.held_milli();

@@ -1,10 +1,12 @@
-//! How much of what is idle the waiting jobs could use: the part of the idle GPUs that is stranded. It counts GPUs and ignores
-//! nodes, so what keeps a job from idle GPUs that would be enough for it is where they lie, or the scheduler.
+//! How much of what is idle the waiting jobs could use: the part of the idle GPUs that is stranded.
+//! It counts GPUs and ignores nodes, so what keeps a job from idle GPUs that would be enough for it
+//! is where they lie, or the scheduler.
 //!
-//! A waiting job counts if the idle GPUs of the models that it accepts are enough for all that it still lacks, and if its queue
-//! and every queue above may hold that much more: quota plus borrow limit, where the queue file sets both. All such jobs
-//! together could use what they lack, at most what is idle and what their queues may hold, per model. Two jobs that fit one at a
-//! time and not both count as one and a part: the sum is an upper bound.
+//! A waiting job counts if the idle GPUs of the models that it accepts are enough for all that it
+//! still lacks, and if its queue and every queue above may hold that much more: quota plus borrow
+//! limit, where the queue file sets both. All such jobs together could use what they lack, at most
+//! what is idle and what their queues may hold, per model. Two jobs that fit one at a time and not
+//! both count as one and a part: the sum is an upper bound.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +21,8 @@ use super::site::Site;
 /// GPU models are counted in a word; further ones count as the last.
 const MOST_MODELS: usize = 64;
 
-/// Waiting jobs that could use the same. Jobs that accept the fewest models come first, of those the smallest.
+/// Waiting jobs that could use the same. Jobs that accept the fewest models come first, of those
+/// the smallest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Class {
     count: u32,
@@ -57,7 +60,8 @@ pub(super) struct Waiting {
     /// Nodes that changed since `idle` was counted.
     changed: Vec<NodeId>,
     queues: Queues,
-    /// How many jobs wait, by what they could use. Jobs that lack nothing that could be idle are not among them.
+    /// How many jobs wait, by what they could use. Jobs that lack nothing that could be idle are
+    /// not among them.
     classes: BTreeMap<Class, u64>,
     jobs: u64,
 }
@@ -113,7 +117,8 @@ impl Waiting {
         }
     }
 
-    /// A job that waits lacks so much now; `None` where it does not wait. It was counted as `before`.
+    /// A job that waits lacks so much now; `None` where it does not wait. It was counted as
+    /// `before`.
     pub(super) fn change(&mut self, job: &FleetJob, before: Option<u64>, now: Option<u64>) {
         if let Some(lacks) = before {
             self.jobs -= 1;
@@ -144,8 +149,12 @@ impl Waiting {
                 .fold(0, |set, model| set | 1 << model_of(&self.models, model)),
             false => u64::MAX >> (64 - self.idle.len()),
         };
-        let class =
-            Class { count: models.count_ones(), models, lacks_milli, queue: self.queues.leaf(&job.queue) };
+        let class = Class {
+            count: models.count_ones(),
+            models,
+            lacks_milli,
+            queue: self.queues.leaf(&job.queue),
+        };
         (lacks_milli > 0 && models != 0).then_some(class)
     }
 
@@ -192,7 +201,8 @@ fn model_of(models: &[GpuModel], model: &GpuModel) -> usize {
     models.iter().position(|known| known == model).unwrap_or(models.len().saturating_sub(1))
 }
 
-/// What of a node no task holds and no owner keeps, in thousandths by model, or of CPUs where no node has a GPU.
+/// What of a node no task holds and no owner keeps, in thousandths by model, or of CPUs where no
+/// node has a GPU.
 fn idle_by_model(node: &PoolNode, models: &[GpuModel], has_gpus: bool) -> Vec<u64> {
     let mut idle = vec![0; models.len().max(1)];
     match (node.is_kept, has_gpus && models.len() > 1) {
@@ -212,12 +222,17 @@ impl Queues {
     fn new(queues: &[QueueSpec], models: &[GpuModel]) -> Self {
         let mut made = Self::default();
         queues.iter().for_each(|queue| made.add(queue, None, "", models));
-        let has_ceiling = made.all.iter().any(|queue| queue.ceiling_milli.iter().any(Option::is_some));
+        let has_ceiling =
+            made.all.iter().any(|queue| queue.ceiling_milli.iter().any(Option::is_some));
         if has_ceiling { made } else { Self::default() }
     }
 
     fn add(&mut self, queue: &QueueSpec, parent: Option<usize>, above: &str, models: &[GpuModel]) {
-        let path = if above.is_empty() { queue.name.to_string() } else { format!("{above}/{}", queue.name) };
+        let path = if above.is_empty() {
+            queue.name.to_string()
+        } else {
+            format!("{above}/{}", queue.name)
+        };
         let ceiling = |model: &GpuModel| Some((queue.quota.get(model)? + queue.borrow?) * 1000);
         let at = self.all.len();
         self.all.push(Queue {
@@ -239,7 +254,8 @@ impl Queues {
     fn room(&self, leaf: usize, model: usize) -> u64 {
         let rooms = self.upwards(leaf).filter_map(|at| {
             let queue = &self.all[at];
-            (*queue.ceiling_milli.get(model)?).map(|most| most.saturating_sub(queue.held_milli[model]))
+            (*queue.ceiling_milli.get(model)?)
+                .map(|most| most.saturating_sub(queue.held_milli[model]))
         });
         rooms.min().unwrap_or(u64::MAX)
     }

@@ -75,8 +75,10 @@ impl<'a> Account<'a> {
         *(if is_placed { &mut self.placed } else { &mut self.turned_away }) += 1;
         let of_all = |milli: u64| Part { some: milli.into(), all: self.all_milli.into() };
         let idle_milli = self.all_milli - self.held_milli;
-        let fragmented =
-            Part { some: self.lost.into(), all: u128::from(idle_milli) * u128::from(self.usual.total()) };
+        let fragmented = Part {
+            some: self.lost.into(),
+            all: u128::from(idle_milli) * u128::from(self.usual.total()),
+        };
         self.adding.arrived(of_all(self.arrived_milli), of_all(self.held_milli), fragmented);
     }
 

@@ -1,4 +1,5 @@
-//! What a run comes to, by the percent of the cluster's GPUs that pods have asked for so far. It adds up what it is told.
+//! What a run comes to, by the percent of the cluster's GPUs that pods have asked for so far. It
+//! adds up what it is told.
 
 /// The state after the arrivals of one percent, on average over them. All in millionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,7 +10,8 @@ pub struct Point {
     pub fragmented_ppm: u32,
 }
 
-/// Points by percent arrived, from 0 on. Where no arrival is nearest to a percent, it stays as it was before.
+/// Points by percent arrived, from 0 on. Where no arrival is nearest to a percent, it stays as it
+/// was before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Curve(Vec<Point>);
 
@@ -98,10 +100,19 @@ mod tests {
         for (arrived, held, lost) in [(4, 4, 100), (14, 14, 200), (15, 14, 300), (40, 30, 500)] {
             adding.arrived(of(arrived), of(held), of(lost));
         }
-        let points: Vec<(u32, u32)> =
-            adding.finish().points().iter().map(|at| (at.allocated_ppm, at.fragmented_ppm)).collect();
-        let expected =
-            [(4_000, 100_000), (14_000, 200_000), (14_000, 300_000), (14_000, 300_000), (30_000, 500_000)];
+        let points: Vec<(u32, u32)> = adding
+            .finish()
+            .points()
+            .iter()
+            .map(|at| (at.allocated_ppm, at.fragmented_ppm))
+            .collect();
+        let expected = [
+            (4_000, 100_000),
+            (14_000, 200_000),
+            (14_000, 300_000),
+            (14_000, 300_000),
+            (30_000, 500_000),
+        ];
         assert_eq!(points, expected, "1.4 % is nearest to 1, 1.5 to 2, and nothing came at 3");
         assert_eq!(Adding::default().finish().last(), None);
     }

@@ -1,10 +1,13 @@
-//! The production engine as the one that places pods: each is a job of one task, submitted when it arrives. One that does
-//! not start at once is taken back, as in the experiment. It decides nothing.
+//! The production engine as the one that places pods: each is a job of one task, submitted when it
+//! arrives. One that does not start at once is taken back, as in the experiment. It decides
+//! nothing.
 
 use muster_engine::Refusal;
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::queue::{PlacementPolicy, Preemption};
-use muster_model::{Bytes, CpuMilli, Decision, DeviceSet, GpuMilli, JobSpec, NodeSpec, QueueTree, TaskGroup};
+use muster_model::{
+    Bytes, CpuMilli, Decision, DeviceSet, GpuMilli, JobSpec, NodeSpec, QueueTree, TaskGroup,
+};
 
 use crate::peers::packing::Pod;
 use crate::world::{World, WorldError};
@@ -16,8 +19,9 @@ pub(super) struct Placer {
 }
 
 impl Placer {
-    /// Nodes, and the pods that this cluster usually gets: each was submitted once before and taken back, so that the engine
-    /// knows what is usual as one does that has been running there. Nothing else stays of it.
+    /// Nodes, and the pods that this cluster usually gets: each was submitted once before and taken
+    /// back, so that the engine knows what is usual as one does that has been running there.
+    /// Nothing else stays of it.
     pub(super) fn new(
         placement: PlacementPolicy,
         nodes: &[NodeSpec],
@@ -27,7 +31,8 @@ impl Placer {
         let mut world = World::with_queues(tree, nodes.iter().cloned())?;
         if placement == PlacementPolicy::Fragmentation {
             for pod in history {
-                if let Some((job, _)) = accepted(world.submit(JobSpec { held: true, ..job(pod) }))? {
+                if let Some((job, _)) = accepted(world.submit(JobSpec { held: true, ..job(pod) }))?
+                {
                     world.withdraw(job)?;
                 }
             }

@@ -1,9 +1,10 @@
-//! The published measure of fragmentation (Weng et al., USENIX ATC 2023; `pkg/utils/frag.go` of their simulator): of what is
-//! idle, what can the usual pods not use? It judges every policy alike, and shares no code with the engine's own measure.
+//! The published measure of fragmentation (Weng et al., USENIX ATC 2023; `pkg/utils/frag.go` of
+//! their simulator): of what is idle, what can the usual pods not use? It judges every policy
+//! alike, and shares no code with the engine's own measure.
 //!
-//! F_n(m) is what is idle on node n and of no use to pod m: all of it when m wants no GPU, does not accept the model, or
-//! does not fit; else the devices with less room than m wants. F_n(M) is the sum over the usual pods, by how often
-//! they come. Memory is not looked at, nor is it there.
+//! F_n(m) is what is idle on node n and of no use to pod m: all of it when m wants no GPU, does not
+//! accept the model, or does not fit; else the devices with less room than m wants. F_n(M) is the
+//! sum over the usual pods, by how often they come. Memory is not looked at, nor is it there.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -28,8 +29,11 @@ impl Usual {
             *counts.entry(Pod { memory_bytes: 0, ..pod.clone() }).or_default() += 1;
         }
         let mut pods: Vec<(Pod, u64)> = counts.into_iter().collect();
-        // Among equals those that want more, as published: the order of `Pod` is that of their sort.
-        pods.sort_by(|(one, ones), (other, others)| (Reverse(ones), other).cmp(&(Reverse(others), one)));
+        // Among equals those that want more, as published: the order of `Pod` is that of their
+        // sort.
+        pods.sort_by(|(one, ones), (other, others)| {
+            (Reverse(ones), other).cmp(&(Reverse(others), one))
+        });
         let mut sum = 0;
         let is_usual = |(_, count): &(Pod, u64)| {
             let is_short = sum * 100 < list.len() as u64 * USUAL_PERCENT;

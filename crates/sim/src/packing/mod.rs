@@ -1,6 +1,7 @@
-//! How full does a cluster get? The experiment of FGD (Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads
-//! with Fragmentation Gradient Descent", USENIX ATC 2023): pods arrive one by one and none ever leaves; one that fits nowhere is
-//! turned away. What is allocated, and what of the rest is of no use, is noted after each.
+//! How full does a cluster get? The experiment of FGD (Weng et al., "Beware of Fragmentation:
+//! Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC 2023): pods
+//! arrive one by one and none ever leaves; one that fits nowhere is turned away. What is allocated,
+//! and what of the rest is of no use, is noted after each.
 //!
 //! * `engine.rs`: the production engine places; `../peers/packing/`: models of others do
 //! * `account.rs`, `fragmentation.rs`, `curve.rs`: what it comes to
@@ -39,7 +40,9 @@ impl Scheduler {
     pub fn named(name: &str) -> Option<Self> {
         let muster = PlacementPolicy::ALL.iter().find(|(known, _)| *known == name);
         let peer = Policy::ALL.iter().find(|(known, _)| *known == name);
-        muster.map(|(_, policy)| Self::Muster(*policy)).or(peer.map(|(_, policy)| Self::Peer(*policy)))
+        muster
+            .map(|(_, policy)| Self::Muster(*policy))
+            .or(peer.map(|(_, policy)| Self::Peer(*policy)))
     }
 
     /// The name that users give.
@@ -145,8 +148,9 @@ impl Experiment {
         if let Some(pair) = nodes.windows(2).find(|pair| pair[0].name == pair[1].name) {
             return Err(PackingError::SameName(pair[0].name.clone()));
         }
-        let host =
-            |node: &NodeSpec| Host::idle(node).ok_or_else(|| PackingError::MixedNode(node.name.clone()));
+        let host = |node: &NodeSpec| {
+            Host::idle(node).ok_or_else(|| PackingError::MixedNode(node.name.clone()))
+        };
         let hosts = nodes.iter().map(host).collect::<Result<Vec<_>, _>>()?;
         if hosts.iter().all(|host| host.rooms.is_empty()) {
             return Err(PackingError::NoGpus);
@@ -166,7 +170,8 @@ impl Experiment {
         self.order.len()
     }
 
-    /// Begins a run. What is left to chance comes from `seed`; the production engine leaves nothing to it.
+    /// Begins a run. What is left to chance comes from `seed`; the production engine leaves nothing
+    /// to it.
     ///
     /// # Errors
     /// The engine does not accept a node.
@@ -175,7 +180,9 @@ impl Experiment {
             Scheduler::Muster(policy) => {
                 Placer::Engine(Box::new(engine::Placer::new(policy, &self.nodes, &self.pods)?))
             }
-            Scheduler::Peer(policy) => Placer::Peer(packing::Placer::new(policy, &self.hosts, seed)),
+            Scheduler::Peer(policy) => {
+                Placer::Peer(packing::Placer::new(policy, &self.hosts, seed))
+            }
         };
         let account = Account::new(self.hosts.clone(), &self.usual);
         Ok(Run { experiment: self, placer, account, next: 0 })

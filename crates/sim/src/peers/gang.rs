@@ -1,5 +1,5 @@
-//! Where the tasks of a gang go, and that they all go there: what the models of gang schedulers have in common. Which node is
-//! liked best is theirs to say.
+//! Where the tasks of a gang go, and that they all go there: what the models of gang schedulers
+//! have in common. Which node is liked best is theirs to say.
 
 use muster_model::NodeId;
 use muster_model::job::Resources;
@@ -16,8 +16,9 @@ struct Seat {
     score: u64,
 }
 
-/// A node for each task, one task after the other to the node with the highest score: `score` is told how many tasks of the gang
-/// the node has already, and of several equals `tie` says which. `None` where not all have room.
+/// A node for each task, one task after the other to the node with the highest score: `score` is
+/// told how many tasks of the gang the node has already, and of several equals `tie` says which.
+/// `None` where not all have room.
 pub(super) fn places(
     pool: &Pool,
     task: &Resources,

@@ -1,5 +1,6 @@
-//! Jobs that wait, by what they ask for. Real traces have thousands of jobs that wait and a few shapes among them: what did not fit
-//! once in a pass does not fit again, so a model asks for the first job of another shape.
+//! Jobs that wait, by what they ask for. Real traces have thousands of jobs that wait and a few
+//! shapes among them: what did not fit once in a pass does not fit again, so a model asks for the
+//! first job of another shape.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +70,9 @@ impl Line {
     /// Whoever is first among those with a shape that may still be tried.
     pub(super) fn first(&self, may_try: impl Fn(ShapeNo) -> bool) -> Option<(ShapeNo, Turn)> {
         let firsts = self.jobs.iter().filter(|(shape, _)| may_try(**shape));
-        firsts.filter_map(|(shape, jobs)| Some((*shape, *jobs.first()?))).min_by_key(|(_, turn)| *turn)
+        firsts
+            .filter_map(|(shape, jobs)| Some((*shape, *jobs.first()?)))
+            .min_by_key(|(_, turn)| *turn)
     }
 
     /// Shapes of those who wait, each with who waits.

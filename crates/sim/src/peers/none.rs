@@ -1,13 +1,15 @@
-//! No control plane at all: people with `ssh` and `nvidia-smi`. Who wants to run something logs in, looks which machines are
-//! idle, and takes as many whole machines as the work needs. Further work of the same person goes on machines that the person
-//! has taken already, where there is room. Who finds too few looks again some time later; nobody keeps a list, so who looks
-//! first after a machine has become idle gets it. And people are not there when their work ends: until they come back, their
-//! machines stay taken and do nothing.
+//! No control plane at all: people with `ssh` and `nvidia-smi`. Who wants to run something logs in,
+//! looks which machines are idle, and takes as many whole machines as the work needs. Further work
+//! of the same person goes on machines that the person has taken already, where there is room. Who
+//! finds too few looks again some time later; nobody keeps a list, so who looks first after a
+//! machine has become idle gets it. And people are not there when their work ends: until they come
+//! back, their machines stay taken and do nothing.
 //!
-//! Sources for that it is so: reservations that people make and forget (roscisz/TensorHive issue 336), places on GPUs that
-//! are kept and not used (Bartzi/LabShare issue 92). How long these things take nobody has measured in a form that can be
-//! cited: the constants below are assumptions, and say so. Not modelled: working hours, two people who take the same
-//! machine by mistake, and those who take a part of one.
+//! Sources for that it is so: reservations that people make and forget (roscisz/TensorHive issue
+//! 336), places on GPUs that are kept and not used (Bartzi/LabShare issue 92). How long these
+//! things take nobody has measured in a form that can be cited: the constants below are
+//! assumptions, and say so. Not modelled: working hours, two people who take the same machine by
+//! mistake, and those who take a part of one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,9 +21,9 @@ use crate::fleet::{Desk, JobNo, Plane, PlaneError, PoolNode};
 
 /// Who found too few idle machines looks again after so long. Assumption.
 const LOOKS_EVERY: Span = Span::from_secs(30 * 60);
-/// Who has work running comes back to its machines so long after it has ended. Assumption: as long as dstack
-/// (`inactivity_duration`) and Determined (`idle_timeout`) wait in the examples of their documentation until they take back
-/// what nobody uses.
+/// Who has work running comes back to its machines so long after it has ended. Assumption: as long
+/// as dstack (`inactivity_duration`) and Determined (`idle_timeout`) wait in the examples of their
+/// documentation until they take back what nobody uses.
 const COMES_BACK_AFTER: Span = Span::from_secs(2 * 60 * 60);
 
 /// When in each stretch of `LOOKS_EVERY` somebody looks, in milliseconds.
@@ -103,13 +105,16 @@ impl People {
     }
 }
 
-/// Room on machines that the owner has taken, then on idle ones, the largest first; `None` where it is too little.
+/// Room on machines that the owner has taken, then on idle ones, the largest first; `None` where it
+/// is too little.
 fn places(desk: &Desk, job: JobNo, own: &BTreeSet<NodeId>) -> Option<Vec<(NodeId, u32)>> {
     let (task, tasks) = (&desk.job(job).task, desk.job(job).tasks);
-    let of_own = own.iter().map(|node| (true, *node, desk.pool().node(*node).keepers_room(task, tasks)));
+    let of_own =
+        own.iter().map(|node| (true, *node, desk.pool().node(*node).keepers_room(task, tasks)));
     let idle = desk.pool().nodes().filter(|(_, node)| is_idle(node));
     let idle = idle.map(|(id, node)| (false, id, node.room(task, tasks)));
-    let mut rooms: Vec<(bool, NodeId, u32)> = of_own.chain(idle).filter(|(.., room)| *room > 0).collect();
+    let mut rooms: Vec<(bool, NodeId, u32)> =
+        of_own.chain(idle).filter(|(.., room)| *room > 0).collect();
     rooms.sort_by_key(|(is_own, node, room)| (!is_own, Reverse(*room), *node));
     let mut left = tasks;
     let mut places = Vec::new();
@@ -140,7 +145,8 @@ impl Plane for People {
         self.returns.insert((desk.now() + COMES_BACK_AFTER, job));
     }
 
-    /// What is left of the work ends at once. Its owner finds out at the next look, and starts it anew then.
+    /// What is left of the work ends at once. Its owner finds out at the next look, and starts it
+    /// anew then.
     fn lost(&mut self, desk: &Desk, _node: NodeId, _device: Option<usize>, tasks: &[(JobNo, u32)]) {
         for (job, _) in tasks {
             self.crashed.push(*job);
@@ -158,9 +164,13 @@ impl Plane for People {
         let start = Time(now.0 - phase);
         let after = (Bound::Excluded((phase, JobNo(u32::MAX))), Bound::Unbounded);
         let later = self.looks.range(after).next().map(|(phase, _)| start + Span(*phase));
-        let look = later.or_else(|| self.looks.first().map(|(phase, _)| start + LOOKS_EVERY + Span(*phase)));
+        let look = later
+            .or_else(|| self.looks.first().map(|(phase, _)| start + LOOKS_EVERY + Span(*phase)));
         let is_of_use = |at: &Time| *at <= self.gained + LOOKS_EVERY;
-        [look.filter(is_of_use), self.returns.first().map(|(at, _)| *at)].into_iter().flatten().min()
+        [look.filter(is_of_use), self.returns.first().map(|(at, _)| *at)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn decide(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {

@@ -1,9 +1,11 @@
-//! Ray as the whole control plane: one application that lives as long as the trace, and a placement group for each job. A group is
-//! placed whole; one that waits is tried again by the clock and keeps nobody behind it waiting. There are no priorities, no
-//! quotas and nobody is made to go, so none of that is read of a site.
+//! Ray as the whole control plane: one application that lives as long as the trace, and a placement
+//! group for each job. A group is placed whole; one that waits is tried again by the clock and
+//! keeps nobody behind it waiting. There are no priorities, no quotas and nobody is made to go, so
+//! none of that is read of a site.
 //!
-//! Sources, for each constant beside it: ray-project/ray at 8e3f2f1 (src/ray/gcs) and 016b154 (src/ray/raylet/scheduling). What is
-//! not modelled: autoscaling, bundles of unlike shape, and the time that a try and the two-phase commit take.
+//! Sources, for each constant beside it: ray-project/ray at 8e3f2f1 (src/ray/gcs) and 016b154
+//! (src/ray/raylet/scheduling). What is not modelled: autoscaling, bundles of unlike shape, and the
+//! time that a try and the two-phase commit take.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +37,8 @@ pub struct Ray {
     /// By job; `None` while it has all it needs.
     groups: Vec<Option<Group>>,
     waiting: Line,
-    /// Groups that lost bundles at this instant: tried before all others (gcs_placement_group_manager.cc, OnNodeDead).
+    /// Groups that lost bundles at this instant: tried before all others
+    /// (gcs_placement_group_manager.cc, OnNodeDead).
     recovering: BTreeSet<JobNo>,
     /// Groups that arrived at this instant.
     fresh: Vec<JobNo>,
@@ -72,8 +75,8 @@ impl Ray {
         }
     }
 
-    /// The next try that finds room, this instant's among them: tries of those who do not fit change nothing, so nobody wakes
-    /// for them.
+    /// The next try that finds room, this instant's among them: tries of those who do not fit
+    /// change nothing, so nobody wakes for them.
     fn foresee(&mut self, desk: &Desk) {
         self.next = None;
         if !self.is_freed {
@@ -83,8 +86,9 @@ impl Ray {
         for (shape, turns) in self.waiting.by_shape() {
             let (tasks, task) = self.shapes.get(shape);
             if desk.pool().has_room(task, tasks) {
-                let of =
-                    |job: JobNo| self.groups[job.at()].map(|group| (next_try(group.first_try, now), job));
+                let of = |job: JobNo| {
+                    self.groups[job.at()].map(|group| (next_try(group.first_try, now), job))
+                };
                 let first = turns.iter().filter_map(|(_, job)| of(*job)).min();
                 self.next = [self.next, first].into_iter().flatten().min();
             }
@@ -100,8 +104,9 @@ impl Ray {
     }
 }
 
-/// Bundles of one shape, packed: the node where most stays free gets as many as it can take, then the next (strategy PACK,
-/// bundle_scheduling_policy.cc and scorer.cc). Of equals Ray takes any; here it is the first.
+/// Bundles of one shape, packed: the node where most stays free gets as many as it can take, then
+/// the next (strategy PACK, bundle_scheduling_policy.cc and scorer.cc). Of equals Ray takes any;
+/// here it is the first.
 fn pack(pool: &Pool, task: &Resources, tasks: u32) -> Option<Vec<NodeId>> {
     if !pool.has_room(task, tasks) {
         return None;
@@ -117,17 +122,22 @@ fn pack(pool: &Pool, task: &Resources, tasks: u32) -> Option<Vec<NodeId>> {
     Some(each.take(tasks as usize).collect())
 }
 
-/// Of what is free on a node, the part that a bundle would leave, in millionths, summed over what it asks for.
+/// Of what is free on a node, the part that a bundle would leave, in millionths, summed over what
+/// it asks for.
 fn score(node: &PoolNode, task: &Resources) -> u64 {
-    let gpus =
-        (0..node.free.len()).filter(|at| !node.broken.contains(*at)).map(|at| u64::from(node.free[at])).sum();
+    let gpus = (0..node.free.len())
+        .filter(|at| !node.broken.contains(*at))
+        .map(|at| u64::from(node.free[at]))
+        .sum();
     let parts = [
         (u64::from(node.cpus), u64::from(task.cpus.0)),
         (node.memory_bytes, task.memory.0),
         (gpus, u64::from(task.gpu.milli().0)),
     ];
     let asked = parts.into_iter().filter(|(free, asked)| *asked > 0 && *free >= *asked);
-    asked.map(|(free, asked)| (u128::from(free - asked) * 1_000_000 / u128::from(free)) as u64).sum()
+    asked
+        .map(|(free, asked)| (u128::from(free - asked) * 1_000_000 / u128::from(free)) as u64)
+        .sum()
 }
 
 /// The first instant from `now` on at which a group is tried that was tried first at `first`.
@@ -158,7 +168,13 @@ impl Plane for Ray {
     }
 
     /// Bundles elsewhere stay where they are, and are held, until the lost ones have a place again.
-    fn lost(&mut self, _desk: &Desk, _node: NodeId, _device: Option<usize>, tasks: &[(JobNo, u32)]) {
+    fn lost(
+        &mut self,
+        _desk: &Desk,
+        _node: NodeId,
+        _device: Option<usize>,
+        tasks: &[(JobNo, u32)],
+    ) {
         self.recovering.extend(tasks.iter().map(|(job, _)| *job));
         self.is_freed = true;
     }
@@ -192,8 +208,10 @@ impl Plane for Ray {
 
     fn why(&mut self, desk: &Desk, job: JobNo) -> String {
         match (desk.placed(job), desk.job(job).tasks) {
-            (0, _) => "there is no room for all bundles of its placement group; it is tried once a second"
-                .to_owned(),
+            (0, _) => {
+                "there is no room for all bundles of its placement group; it is tried once a second"
+                    .to_owned()
+            }
             (placed, tasks) => {
                 format!(
                     "{placed} of its {tasks} bundles hold their place; there is no room for those that were lost"
@@ -214,8 +232,12 @@ mod tests {
             at = next_try(Time(5_000), at + Span(1));
             at.0 - 5_000
         });
-        // 100, 150, 225, 337.5, 506.25, 759.375 and then 1000 ms after the one before, each rounded up.
-        assert_eq!(tries.collect::<Vec<_>>(), [100, 250, 475, 813, 1_319, 2_079, 3_079, 4_079, 5_079]);
+        // 100, 150, 225, 337.5, 506.25, 759.375 and then 1000 ms after the one before, each rounded
+        // up.
+        assert_eq!(
+            tries.collect::<Vec<_>>(),
+            [100, 250, 475, 813, 1_319, 2_079, 3_079, 4_079, 5_079]
+        );
         assert_eq!(next_try(Time(0), Time(1_319)), Time(1_319));
         assert_eq!(next_try(Time(0), Time(1_000_000_000)), Time(1_000_000_079));
     }

@@ -1,10 +1,12 @@
-//! Schedulers of the textbook on a flat pool of processors, as the literature defines them: EASY (Lifka 1995; Mu'alem and
-//! Feitelson 2001) with its queue for backfilling in order of arrival or shortest first (Tsafrir, Etsion and Feitelson 2007),
-//! first come first served, and shortest remaining time first.
+//! Schedulers of the textbook on a flat pool of processors, as the literature defines them: EASY
+//! (Lifka 1995; Mu'alem and Feitelson 2001) with its queue for backfilling in order of arrival or
+//! shortest first (Tsafrir, Etsion and Feitelson 2007), first come first served, and shortest
+//! remaining time first.
 //!
-//! At one instant what ends does so first, then jobs arrive, then there is one pass. Jobs that pass are taken once, in order:
-//! what fits now and is believed to end by the time at which the first that waits can start, or takes only what that one
-//! leaves over. Setting a job aside costs nothing in [`srtf`], which makes it a bound and no schedule that could be had.
+//! At one instant what ends does so first, then jobs arrive, then there is one pass. Jobs that pass
+//! are taken once, in order: what fits now and is believed to end by the time at which the first
+//! that waits can start, or takes only what that one leaves over. Setting a job aside costs nothing
+//! in [`srtf`], which makes it a bound and no schedule that could be had.
 
 use std::collections::BTreeSet;
 
@@ -19,15 +21,20 @@ pub enum Passing {
     Nobody,
     /// Who does not delay it, in order of arrival.
     InTurn,
-    /// Who does not delay it, what is believed to be shortest first; among equals in order of arrival.
+    /// Who does not delay it, what is believed to be shortest first; among equals in order of
+    /// arrival.
     ShortestFirst,
 }
 
 /// When each job ran. Jobs are in order of arrival and none is wider than the pool.
 #[must_use]
 pub fn easy(procs: u32, jobs: &[FlatJob], passing: Passing) -> Vec<Option<Ran>> {
-    let mut pool =
-        Pool { free: procs, ends: BTreeSet::new(), believed: BTreeSet::new(), ran: vec![None; jobs.len()] };
+    let mut pool = Pool {
+        free: procs,
+        ends: BTreeSet::new(),
+        believed: BTreeSet::new(),
+        ran: vec![None; jobs.len()],
+    };
     let mut waiting: Vec<usize> = Vec::new();
     let mut next = 0;
     loop {
@@ -96,7 +103,13 @@ impl Pool {
         (shadow, free - jobs[first].width)
     }
 
-    fn backfill(&mut self, now: Time, jobs: &[FlatJob], waiting: &mut Vec<usize>, passing: Passing) {
+    fn backfill(
+        &mut self,
+        now: Time,
+        jobs: &[FlatJob],
+        waiting: &mut Vec<usize>,
+        passing: Passing,
+    ) {
         let (shadow, mut extra) = self.shadow(jobs, waiting[0]);
         let mut candidates = waiting[1..].to_vec();
         if passing == Passing::ShortestFirst {
@@ -116,8 +129,8 @@ impl Pool {
     }
 }
 
-/// When each job began and when it had run in full. At each arrival and end, whoever is believed to have least left runs,
-/// then the next as far as it fits; all others are set aside.
+/// When each job began and when it had run in full. At each arrival and end, whoever is believed to
+/// have least left runs, then the next as far as it fits; all others are set aside.
 #[must_use]
 pub fn srtf(procs: u32, jobs: &[FlatJob]) -> Vec<Option<Ran>> {
     let mut ran: Vec<Option<Ran>> = vec![None; jobs.len()];

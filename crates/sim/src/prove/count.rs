@@ -1,6 +1,7 @@
-//! The outcomes of all orders of arrivals, counted exactly without walking through each: orders that lead to the same
-//! arrivals and holdings go on together, and from a state in which no arrival gets anything the rest is counted at once.
-//! Every step from one state to the next is a submission that the engine decides.
+//! The outcomes of all orders of arrivals, counted exactly without walking through each: orders
+//! that lead to the same arrivals and holdings go on together, and from a state in which no arrival
+//! gets anything the rest is counted at once. Every step from one state to the next is a submission
+//! that the engine decides.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +56,8 @@ pub fn all_orders(scenario: &Scenario) -> Result<GangOrders, CountError> {
 /// How many orders of all pods there are.
 pub(super) fn orders(scenario: &Scenario) -> Result<u128, CountError> {
     let pods = scenario.needs().iter().sum();
-    let orders = multinomial(scenario.needs().iter().copied()).filter(|orders| *orders <= MAX_ORDERS);
+    let orders =
+        multinomial(scenario.needs().iter().copied()).filter(|orders| *orders <= MAX_ORDERS);
     orders.ok_or(CountError::TooManyOrders { pods })
 }
 
@@ -76,10 +78,12 @@ pub(super) fn outcomes(
             let branches = trial.branches()?;
             let steps = budget.0.checked_sub(branches.len() as u64);
             budget.0 = steps.ok_or(CountError::TooManySteps)?;
-            // 2. None gets anything: nor does any that comes after it, for nobody ends. The rest is counted at once.
+            // 2. None gets anything: nor does any that comes after it, for nobody ends. The rest is
+            //    counted at once.
             if branches.iter().all(|(_, after)| after.held() == trial.held()) {
                 let left = (0..scenario.needs().len()).map(|gang| trial.left(gang));
-                let rest = multinomial(left).expect("a part of the orders that were counted before");
+                let rest =
+                    multinomial(left).expect("a part of the orders that were counted before");
                 *counts.entry(trial.verdict()).or_default() += ways * rest;
                 continue;
             }

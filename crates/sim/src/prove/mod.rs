@@ -1,8 +1,9 @@
-//! What placing gangs pod by pod comes to, beside gang admission, on the production engine. Three questions: one order of
-//! arrivals step by step ([`walk`]), the outcomes of all orders counted ([`all_orders`]), and that over pool and gang
-//! sizes ([`sweep()`]).
+//! What placing gangs pod by pod comes to, beside gang admission, on the production engine. Three
+//! questions: one order of arrivals step by step ([`walk`]), the outcomes of all orders counted
+//! ([`all_orders`]), and that over pool and gang sizes ([`sweep()`]).
 //!
-//! Nobody ends here and nobody gives a GPU back: a pod that waits for the rest of its gang keeps what it holds.
+//! Nobody ends here and nobody gives a GPU back: a pod that waits for the rest of its gang keeps
+//! what it holds.
 
 mod count;
 mod scenario;

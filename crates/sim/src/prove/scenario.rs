@@ -1,4 +1,5 @@
-//! Pool, gangs and order of arrivals, checked. Knows no engine; what the pods become as jobs is said here.
+//! Pool, gangs and order of arrivals, checked. Knows no engine; what the pods become as jobs is
+//! said here.
 
 use std::collections::BTreeMap;
 
@@ -102,17 +103,23 @@ impl ScenarioError {
             ScenarioError::PodNeverFits { gpus, .. } => {
                 format!("with `--gpus-per-pod {gpus}` or less, a pod fits")
             }
-            ScenarioError::Gangs { .. } => "`--need 5,5` is two gangs of 5 pods each, a and b".to_owned(),
+            ScenarioError::Gangs { .. } => {
+                "`--need 5,5` is two gangs of 5 pods each, a and b".to_owned()
+            }
             ScenarioError::NeedsNothing { gang } => {
                 format!("leave {gang} out of `--need`, or give it at least 1")
             }
             ScenarioError::TooManyPods { .. } => {
-                "smaller numbers show the same: what counts is how they compare with the pool".to_owned()
+                "smaller numbers show the same: what counts is how they compare with the pool"
+                    .to_owned()
             }
             ScenarioError::EmptyOrder => {
-                "one letter per pod, as in `--order abab`; without `--order` the gangs take turns".to_owned()
+                "one letter per pod, as in `--order abab`; without `--order` the gangs take turns"
+                    .to_owned()
             }
-            ScenarioError::UnknownGang { last, .. } => format!("the gangs of `--need` are a to {last}"),
+            ScenarioError::UnknownGang { last, .. } => {
+                format!("the gangs of `--need` are a to {last}")
+            }
             ScenarioError::TooManyLetters { gang, letters, need } => {
                 format!("give gang {gang} a need of {letters}, or name it {need} times at most")
             }
@@ -121,8 +128,8 @@ impl ScenarioError {
 }
 
 impl Scenario {
-    /// A pool of `gpus` and one gang per need; each pod asks for `gpus_per_pod`. A gang that is larger than the pool is
-    /// fine: the engine says what becomes of it.
+    /// A pool of `gpus` and one gang per need; each pod asks for `gpus_per_pod`. A gang that is
+    /// larger than the pool is fine: the engine says what becomes of it.
     ///
     /// # Errors
     /// What makes it no scenario.
@@ -180,13 +187,18 @@ impl Scenario {
         for (place, name) in letters.chars().enumerate() {
             let gang = (0..self.needs.len()).find(|gang| letter(*gang) == name);
             let last = letter(self.needs.len() - 1);
-            let gang = gang.ok_or(ScenarioError::UnknownGang { letter: name, at: place + 1, last })?;
+            let gang =
+                gang.ok_or(ScenarioError::UnknownGang { letter: name, at: place + 1, last })?;
             counts[gang] += 1;
             order.push(gang);
         }
         for (gang, (letters, need)) in counts.into_iter().zip(&self.needs).enumerate() {
             if letters > *need {
-                return Err(ScenarioError::TooManyLetters { gang: letter(gang), letters, need: *need });
+                return Err(ScenarioError::TooManyLetters {
+                    gang: letter(gang),
+                    letters,
+                    need: *need,
+                });
             }
         }
         if order.is_empty() { Err(ScenarioError::EmptyOrder) } else { Ok(Order(order)) }
@@ -196,7 +208,8 @@ impl Scenario {
     #[must_use]
     pub fn in_turns(&self) -> Order {
         let rounds = self.needs.iter().copied().max().unwrap_or(0);
-        let round = |round: u32| (0..self.needs.len()).filter(move |gang| self.needs[*gang] > round);
+        let round =
+            |round: u32| (0..self.needs.len()).filter(move |gang| self.needs[*gang] > round);
         Order((0..rounds).flat_map(round).collect())
     }
 
@@ -226,7 +239,8 @@ impl Scenario {
         }
     }
 
-    /// A job of so many pods of a gang, that must start together. All are one user's, so that age alone orders them.
+    /// A job of so many pods of a gang, that must start together. All are one user's, so that age
+    /// alone orders them.
     pub(super) fn job(&self, gang: usize, pods: u32) -> JobSpec {
         let task = Resources { gpu: GpuRequest::whole(self.gpus_per_pod), ..Resources::default() };
         JobSpec::plain(letter(gang).to_string(), "anyone", vec![TaskGroup::of("main", pods, task)])

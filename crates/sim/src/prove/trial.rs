@@ -1,5 +1,5 @@
-//! A scenario under way: what has arrived, submitted to a world, and what each gang holds there. It counts what the engine
-//! decided and decides nothing.
+//! A scenario under way: what has arrived, submitted to a world, and what each gang holds there. It
+//! counts what the engine decided and decides nothing.
 
 use muster_engine::Refusal;
 use muster_model::proof::{Decided, Verdict};
@@ -51,10 +51,18 @@ impl<'s> Trial<'s> {
     pub fn new(scenario: &'s Scenario, admission: Admission) -> Result<Self, WorldError> {
         let world = World::new([scenario.node()])?;
         let none = vec![0; scenario.needs().len()];
-        Ok(Self { scenario, admission, world, owners: Vec::new(), arrived: none.clone(), held: none })
+        Ok(Self {
+            scenario,
+            admission,
+            world,
+            owners: Vec::new(),
+            arrived: none.clone(),
+            held: none,
+        })
     }
 
-    /// The next pod of a gang arrives (under gang admission: the gang), if any is left; answers what it came to.
+    /// The next pod of a gang arrives (under gang admission: the gang), if any is left; answers
+    /// what it came to.
     ///
     /// # Errors
     /// The engine failed; that it refuses a gang that can never fit is an answer.
@@ -71,7 +79,12 @@ impl<'s> Trial<'s> {
         let (job, decisions) = match self.world.submit(self.scenario.job(gang, pods)) {
             Ok(submitted) => submitted,
             Err(WorldError::Refused(Refusal::Never(reason))) => {
-                return Ok(Some(Arrival { job: None, pods, devices: Vec::new(), refused: Some(reason) }));
+                return Ok(Some(Arrival {
+                    job: None,
+                    pods,
+                    devices: Vec::new(),
+                    refused: Some(reason),
+                }));
             }
             Err(error) => return Err(error),
         };
@@ -83,7 +96,9 @@ impl<'s> Trial<'s> {
             let owner = self.owners[id.element.job.0 as usize - 1];
             self.held[owner] += placement.len() as u32;
             if id.element.job == job {
-                devices.extend(placement.iter().flat_map(|task| task.devices.iter()).map(|at| at as u16));
+                devices.extend(
+                    placement.iter().flat_map(|task| task.devices.iter()).map(|at| at as u16),
+                );
             }
         }
         devices.sort_unstable();
@@ -97,7 +112,8 @@ impl<'s> Trial<'s> {
             (Some(reason), _) => Decided::Refused { reason: reason.clone() },
             (None, false) => Decided::Placed { devices: arrival.devices.clone() },
             (None, true) => {
-                let view = arrival.job.and_then(|job| self.world.engine().job(self.world.now(), job));
+                let view =
+                    arrival.job.and_then(|job| self.world.engine().job(self.world.now(), job));
                 Decided::Waits { reason: view.and_then(|view| view.waiting_for) }
             }
         }
@@ -159,9 +175,9 @@ impl<'s> Trial<'s> {
         }
     }
 
-    /// In how many ways the letters of this arrival lie in what is left of an order. A pod is one letter, the next. The
-    /// first letter of a gang is the next one, too; its others lie anywhere among the letters of gangs that are still to
-    /// come. `None` beyond 128 bits.
+    /// In how many ways the letters of this arrival lie in what is left of an order. A pod is one
+    /// letter, the next. The first letter of a gang is the next one, too; its others lie anywhere
+    /// among the letters of gangs that are still to come. `None` beyond 128 bits.
     pub(super) fn ways(&self, gang: usize) -> Option<u128> {
         match self.admission {
             Admission::PerPod => Some(1),

@@ -23,7 +23,11 @@ pub fn walk(scenario: &Scenario, order: &Order) -> Result<GangProof, WorldError>
     })
 }
 
-fn run(scenario: &Scenario, order: &Order, admission: Admission) -> Result<AdmissionRun, WorldError> {
+fn run(
+    scenario: &Scenario,
+    order: &Order,
+    admission: Admission,
+) -> Result<AdmissionRun, WorldError> {
     // 1. Every arrival, as far as it is submitted.
     let mut trial = Trial::new(scenario, admission)?;
     let mut steps = Vec::new();

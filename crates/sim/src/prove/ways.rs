@@ -1,11 +1,13 @@
-//! Counting orders exactly, in 128 bits; what does not fit is refused and never rounded. Knows no engine.
+//! Counting orders exactly, in 128 bits; what does not fit is refused and never rounded. Knows no
+//! engine.
 
 use muster_model::proof::Share;
 
 /// Exact counting stops here, so that a share in millionths needs no wider number.
 pub const MAX_ORDERS: u128 = 10_u128.pow(37);
 
-/// How many ways to choose `k` of `n`, by Pascal's rule: no step is larger than the result. `None` beyond 128 bits.
+/// How many ways to choose `k` of `n`, by Pascal's rule: no step is larger than the result. `None`
+/// beyond 128 bits.
 #[must_use]
 pub fn binomial(n: u32, k: u32) -> Option<u128> {
     let k = k.min(n.checked_sub(k)?) as usize;
@@ -35,8 +37,10 @@ pub fn multinomial(letters: impl IntoIterator<Item = u32>) -> Option<u128> {
 pub fn share(orders: u128, all: u128) -> Share {
     let divisor = gcd(orders, all);
     let (numerator, denominator) = (orders / divisor, all / divisor);
-    // Long division, six digits: the remainder is below the denominator, so ten times it still fits.
-    let (mut ppm, mut rest) = (u32::try_from(numerator / denominator).unwrap_or(1), numerator % denominator);
+    // Long division, six digits: the remainder is below the denominator, so ten times it still
+    // fits.
+    let (mut ppm, mut rest) =
+        (u32::try_from(numerator / denominator).unwrap_or(1), numerator % denominator);
     for _ in 0..6 {
         ppm = ppm * 10 + (rest * 10 / denominator) as u32;
         rest = rest * 10 % denominator;

@@ -1,5 +1,5 @@
-//! Lines carried out: what happens becomes inputs of one step of the daemon, and orders to the backend. It must not hold
-//! a choice that the engine makes.
+//! Lines carried out: what happens becomes inputs of one step of the daemon, and orders to the
+//! backend. It must not hold a choice that the engine makes.
 
 use std::sync::Arc;
 
@@ -12,7 +12,9 @@ use muster_runtime::engine::Refusal;
 use muster_runtime::{Draft, Input, Submission};
 use muster_spec::{Checked, Document, Site};
 
-use super::command::{Arrangement, Command, Conduct, Crash, Deed, Happening, NodeChange, Request, Who};
+use super::command::{
+    Arrangement, Command, Conduct, Crash, Deed, Happening, NodeChange, Request, Who,
+};
 use super::host::Host;
 use super::journal::Fault;
 use super::mistake::Mistake;
@@ -43,7 +45,9 @@ impl World {
                 self.tell()
             }
             Command::Advance(span) => self.pass(self.now + *span).map_err(broken)?,
-            Command::Until(seconds) => self.pass(self.next_time_of_day(*seconds)).map_err(broken)?,
+            Command::Until(seconds) => {
+                self.pass(self.next_time_of_day(*seconds)).map_err(broken)?
+            }
             Command::UntilIdle => self.advance(None).map_err(broken)?,
             Command::Restart => {
                 self.restart().map_err(broken)?;
@@ -108,7 +112,12 @@ impl World {
     }
 
     /// Turns a line into inputs.
-    fn prepare(&mut self, line: usize, happening: &Happening, batch: &mut Batch) -> Result<(), Mistake> {
+    fn prepare(
+        &mut self,
+        line: usize,
+        happening: &Happening,
+        batch: &mut Batch,
+    ) -> Result<(), Mistake> {
         match happening {
             Happening::Cluster(cluster) => {
                 if !cluster.levels.is_empty() && cluster.levels != self.levels {
@@ -135,7 +144,11 @@ impl World {
                 let event = match verb {
                     Request::Cancel { by } => {
                         let owner = self.jobs.get(&target.job).map(|known| known.spec.user.clone());
-                        let by = by.as_deref().map(Into::into).or(owner).unwrap_or_else(|| "admin".into());
+                        let by = by
+                            .as_deref()
+                            .map(Into::into)
+                            .or(owner)
+                            .unwrap_or_else(|| "admin".into());
                         Event::Cancel { target, by }
                     }
                     Request::Hold => Event::Hold(target),
@@ -143,7 +156,11 @@ impl World {
                     Request::Requeue => Event::Requeue(target),
                     Request::Scale { replicas, by } => {
                         let owner = self.jobs.get(&target.job).map(|known| known.spec.user.clone());
-                        let by = by.as_deref().map(Into::into).or(owner).unwrap_or_else(|| "admin".into());
+                        let by = by
+                            .as_deref()
+                            .map(Into::into)
+                            .or(owner)
+                            .unwrap_or_else(|| "admin".into());
                         Event::Scaled { job: target.job, replicas: *replicas, by }
                     }
                 };
@@ -153,7 +170,9 @@ impl World {
                         let replica = |index| ElementId { job: target.job, index };
                         batch.asked.extend((0..replicas.ceiling).map(replica));
                     }
-                    Request::Hold | Request::Release | Request::Requeue => batch.asked.push(element),
+                    Request::Hold | Request::Release | Request::Requeue => {
+                        batch.asked.push(element)
+                    }
                 }
                 batch.inputs.push(Input::Event(event));
             }
@@ -164,14 +183,17 @@ impl World {
                 batch.inputs.push(Input::Event(Event::WindowSet(window)));
             }
             Happening::Unreserve { name } => {
-                let dropped = Event::WindowDropped { window: name.as_str().into(), by: Some("root".into()) };
+                let dropped =
+                    Event::WindowDropped { window: name.as_str().into(), by: Some("root".into()) };
                 batch.inputs.push(Input::Event(dropped));
             }
             Happening::Nodes { names, change } => {
                 for name in names {
                     let event = self.change_node(line, name, change)?;
                     // A daemon that is down finds out when it comes back.
-                    if self.runtime.is_some() || !matches!(change, NodeChange::Down | NodeChange::Up) {
+                    if self.runtime.is_some()
+                        || !matches!(change, NodeChange::Down | NodeChange::Up)
+                    {
                         batch.inputs.push(Input::Event(event));
                     }
                 }
@@ -207,14 +229,21 @@ impl World {
         for (job, document) in checked {
             let name = job.spec.name.to_string();
             if self.names.contains_key(&name) || self.drafts.contains_key(&name) {
-                return Err(Mistake::at(line, format!("two jobs of this scenario are named {name}")));
+                return Err(Mistake::at(
+                    line,
+                    format!("two jobs of this scenario are named {name}"),
+                ));
             }
             let payload = Payload {
                 commands: job.commands,
                 env: job.env,
                 workdir: "/".into(),
                 umask: 0,
-                identity: muster_model::payload::Identity { user: user.into(), uid: 1000, gid: 1000 },
+                identity: muster_model::payload::Identity {
+                    user: user.into(),
+                    uid: 1000,
+                    gid: 1000,
+                },
                 interactive: false,
                 files: muster_model::OutputFiles::default(),
             };
@@ -230,7 +259,8 @@ impl World {
         Ok(())
     }
 
-    /// Documents against the site; dependencies by name are on earlier jobs of the script, which is one file.
+    /// Documents against the site; dependencies by name are on earlier jobs of the script, which is
+    /// one file.
     pub(crate) fn checked(
         &self,
         line: usize,
@@ -292,7 +322,10 @@ impl World {
         let known = self.names.keys().map(String::as_str);
         match self.names.get(&who.job) {
             Some(job) => Ok(Target { job: *job, index: who.index }),
-            None => Err(Mistake::at(line, format!("no job is named `{}`", who.job)).near(&who.job, known)),
+            None => {
+                Err(Mistake::at(line, format!("no job is named `{}`", who.job))
+                    .near(&who.job, known))
+            }
         }
     }
 
@@ -314,27 +347,35 @@ impl World {
             Deed::End => (Observation::Exited(TaskExit::Code { code: 0 }), None),
             Deed::Idle => {
                 let known = self.jobs.get(&target.job);
-                let after = known
-                    .and_then(|known| known.spec.idle())
-                    .ok_or_else(|| Mistake::at(line, format!("nobody stops `{}` for being idle", who.job)))?;
+                let after = known.and_then(|known| known.spec.idle()).ok_or_else(|| {
+                    Mistake::at(line, format!("nobody stops `{}` for being idle", who.job))
+                })?;
                 (Observation::Exited(TaskExit::Idle { after }), None)
             }
             Deed::Fail(exit) => (Observation::Exited(exit.clone()), who.rank.or(Some(0))),
-            Deed::Lose => {
-                (Observation::Lost { reason: "its supervisor is gone".into() }, who.rank.or(Some(0)))
-            }
+            Deed::Lose => (
+                Observation::Lost { reason: "its supervisor is gone".into() },
+                who.rank.or(Some(0)),
+            ),
             Deed::Save(save) => {
-                let saved =
-                    elements.iter().map(|element| self.backend.save(self.now, *element, who.rank, save));
+                let saved = elements
+                    .iter()
+                    .map(|element| self.backend.save(self.now, *element, who.rank, save));
                 return at_least_one(saved.sum(), line, who);
             }
         };
-        let forced = elements.iter().map(|element| self.backend.force(self.now, *element, rank, &what));
+        let forced =
+            elements.iter().map(|element| self.backend.force(self.now, *element, rank, &what));
         at_least_one(forced.sum(), line, who)
     }
 
     /// A node changes; what the daemon is told of it.
-    fn change_node(&mut self, line: usize, name: &str, change: &NodeChange) -> Result<Event, Mistake> {
+    fn change_node(
+        &mut self,
+        line: usize,
+        name: &str,
+        change: &NodeChange,
+    ) -> Result<Event, Mistake> {
         let node = NodeName::from(name);
         let known = self.hosts.keys().map(NodeName::as_str);
         let unknown = Mistake::at(line, format!("no node is named `{name}`")).near(name, known);
@@ -373,7 +414,8 @@ impl World {
             Arrangement::Starts { names, how } => {
                 for name in names {
                     let host = self.hosts.get_mut(&NodeName::from(name.as_str()));
-                    let host = host.ok_or_else(|| Mistake::at(line, format!("no node is named `{name}`")))?;
+                    let host = host
+                        .ok_or_else(|| Mistake::at(line, format!("no node is named `{name}`")))?;
                     host.starts = how.clone();
                 }
                 Ok(())

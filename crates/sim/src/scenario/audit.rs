@@ -1,5 +1,6 @@
-//! What must hold after every line, whatever a scenario is about: the invariants of the state, a plan that planning again
-//! does not change, and a journal and a snapshot that give back the same state. It must not know what a line did.
+//! What must hold after every line, whatever a scenario is about: the invariants of the state, a
+//! plan that planning again does not change, and a journal and a snapshot that give back the same
+//! state. It must not know what a line did.
 
 use muster_model::{Decision, Plan, QueueTree, Span, Time};
 use muster_runtime::engine::Engine;
@@ -8,8 +9,8 @@ use muster_runtime::{MemStore, Runtime, SavedState, Store};
 /// So many plans, a millisecond apart, may still decide something that is excused.
 const MOST_PLANS: u64 = 8;
 
-/// The first thing that does not hold. `durable` is a copy of what the store holds; what is excused may be left to decide, and what
-/// then follows from it.
+/// The first thing that does not hold. `durable` is a copy of what the store holds; what is excused
+/// may be left to decide, and what then follows from it.
 pub(crate) fn audit<S: Store>(
     runtime: &Runtime<S>,
     durable: MemStore,
@@ -32,10 +33,12 @@ pub(crate) fn audit<S: Store>(
         return Err("planning twice gives two plans".to_owned());
     }
     settles(live, now, &plan)?;
-    // 3. The journal gives the same state, and a snapshot of it plans the same and is woken at the same time.
+    // 3. The journal gives the same state, and a snapshot of it plans the same and is woken at the
+    //    same time.
     let mut replayed = open(durable, tree)?;
     let mut restored = from_snapshot(runtime, tree)?;
-    if let Some(difference) = difference(&form(&from_snapshot(&replayed, tree)?), &form(&restored)) {
+    if let Some(difference) = difference(&form(&from_snapshot(&replayed, tree)?), &form(&restored))
+    {
         return Err(format!("replaying the journal gives another state: {difference}"));
     }
     if restored.engine_mut().map(|engine| engine.plan(now)) != Some(plan) {
@@ -49,7 +52,9 @@ pub(crate) fn audit<S: Store>(
     };
     match (wake(&mut replayed), wake(&mut restored)) {
         (one, other) if one == other => Ok(()),
-        (one, other) => Err(format!("an engine restored from a snapshot wakes at {other:?}, not {one:?}")),
+        (one, other) => {
+            Err(format!("an engine restored from a snapshot wakes at {other:?}, not {one:?}"))
+        }
     }
 }
 
@@ -61,16 +66,25 @@ fn settles(mut engine: Engine, now: Time, first: &Plan) -> Result<(), String> {
         if plan.decisions.is_empty() {
             return Ok(());
         }
-        engine.check(at, &plan).map_err(|all| format!("what is left to decide is refused: {all:?}"))?;
+        engine
+            .check(at, &plan)
+            .map_err(|all| format!("what is left to decide is refused: {all:?}"))?;
         engine.commit(at, &plan);
         at = at + Span(1);
         plan = engine.plan(at);
     }
-    Err(format!("{MOST_PLANS} plans later something is still decided: {:?}", plan.decisions.first()))
+    Err(format!(
+        "{MOST_PLANS} plans later something is still decided: {:?}",
+        plan.decisions.first()
+    ))
 }
 
-/// A runtime that knows nothing but the snapshot of another: what is durable, and what can be made from it.
-fn from_snapshot<S: Store>(runtime: &Runtime<S>, tree: &QueueTree) -> Result<Runtime<MemStore>, String> {
+/// A runtime that knows nothing but the snapshot of another: what is durable, and what can be made
+/// from it.
+fn from_snapshot<S: Store>(
+    runtime: &Runtime<S>,
+    tree: &QueueTree,
+) -> Result<Runtime<MemStore>, String> {
     let (Some(engine), Some(queues)) = (runtime.engine(), runtime.queues()) else {
         return Err("the engine cannot be read".to_owned());
     };
@@ -87,7 +101,11 @@ fn open(store: MemStore, tree: &QueueTree) -> Result<Runtime<MemStore>, String> 
 
 /// Equal states have equal forms.
 fn form(runtime: &Runtime<MemStore>) -> String {
-    runtime.engine().map(Engine::snapshot).map(|snapshot| format!("{snapshot:?}")).unwrap_or_default()
+    runtime
+        .engine()
+        .map(Engine::snapshot)
+        .map(|snapshot| format!("{snapshot:?}"))
+        .unwrap_or_default()
 }
 
 /// The first place where two forms differ, with what stands before it.
@@ -96,6 +114,7 @@ fn difference(left: &str, right: &str) -> Option<String> {
         return None;
     }
     let same = left.chars().zip(right.chars()).take_while(|(left, right)| left == right).count();
-    let part = |text: &str| text.chars().skip(same.saturating_sub(200)).take(300).collect::<String>();
+    let part =
+        |text: &str| text.chars().skip(same.saturating_sub(200)).take(300).collect::<String>();
     Some(format!("{} beside {}", part(left), part(right)))
 }

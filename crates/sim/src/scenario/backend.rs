@@ -1,13 +1,14 @@
-//! The ideal backend: tasks become ready and run as soon as they are told (or as their node is arranged), end as the
-//! script says or at their time limit, and are reported truthfully. It outlives the daemon, as supervisors do. It judges
-//! its orders without asking the engine: no device twice, no process before every rank is ready. It must not schedule.
+//! The ideal backend: tasks become ready and run as soon as they are told (or as their node is
+//! arranged), end as the script says or at their time limit, and are reported truthfully. It
+//! outlives the daemon, as supervisors do. It judges its orders without asking the engine: no
+//! device twice, no process before every rank is ready. It must not schedule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_model::{
-    AttemptId, Effect, ElementId, JobSpec, NodeId, Observation, Rank, Span, TaskCheckpoint, TaskExit,
-    TaskPlacement, TaskReport, Time,
+    AttemptId, Effect, ElementId, JobSpec, NodeId, Observation, Rank, Span, TaskCheckpoint,
+    TaskExit, TaskPlacement, TaskReport, Time,
 };
 
 use super::command::{Age, Conduct, Save, Starts};
@@ -129,7 +130,8 @@ impl Backend {
             Task { seen: None, is_mute, next, warned_at: None, saved: None, unheard }
         };
         let tasks = placement.iter().map(get_ready).collect();
-        self.attempts.insert(id, Attempt { placement: Arc::clone(placement), terms, asked: 0, tasks });
+        self.attempts
+            .insert(id, Attempt { placement: Arc::clone(placement), terms, asked: 0, tasks });
         self.audit_devices()
     }
 
@@ -147,9 +149,9 @@ impl Backend {
                 attempt.asked = attempt.asked.max(*request);
                 Ok(())
             }
-            Effect::Go { .. } => {
-                attempt.go(now).map_err(|rank| format!("{id} is let go before its rank {rank} is ready"))
-            }
+            Effect::Go { .. } => attempt
+                .go(now)
+                .map_err(|rank| format!("{id} is let go before its rank {rank} is ready")),
             Effect::Stop { .. } => {
                 attempt.stop(now);
                 Ok(())
@@ -158,7 +160,11 @@ impl Backend {
                 let is_over = attempt.tasks.iter().all(|task| task.is_over() || task.is_mute);
                 self.attempts.remove(&id);
                 self.forgotten.insert(id);
-                if is_over { Ok(()) } else { Err(format!("{id} is forgotten while tasks of it run")) }
+                if is_over {
+                    Ok(())
+                } else {
+                    Err(format!("{id} is forgotten while tasks of it run"))
+                }
             }
         }
     }
@@ -174,7 +180,8 @@ impl Backend {
         let mut reports = Vec::new();
         for (id, attempt) in &mut self.attempts {
             for (rank, task) in (0..).map(Rank).zip(&mut attempt.tasks) {
-                let saved = std::mem::take(&mut task.unheard).into_iter().map(Observation::Checkpointed);
+                let saved =
+                    std::mem::take(&mut task.unheard).into_iter().map(Observation::Checkpointed);
                 reports.extend(saved.map(|what| TaskReport { id: *id, rank, what }));
                 let Some((_, what)) = task.next.take_if(|(at, _)| *at <= now) else { continue };
                 task.seen = Some(what.clone());
@@ -184,7 +191,11 @@ impl Backend {
                 }
                 let answers = attempt.terms.answers && what == Observation::Started;
                 reports.push(TaskReport { id: *id, rank, what });
-                reports.extend(answers.then_some(TaskReport { id: *id, rank, what: Observation::Ready }));
+                reports.extend(answers.then_some(TaskReport {
+                    id: *id,
+                    rank,
+                    what: Observation::Ready,
+                }));
             }
         }
         reports
@@ -200,7 +211,11 @@ impl Backend {
                 let what = task.seen.clone();
                 let answers = attempt.terms.answers && task.is_running();
                 reports.extend(what.map(|what| TaskReport { id: *id, rank, what }));
-                reports.extend(answers.then_some(TaskReport { id: *id, rank, what: Observation::Ready }));
+                reports.extend(answers.then_some(TaskReport {
+                    id: *id,
+                    rank,
+                    what: Observation::Ready,
+                }));
             }
         }
         reports
@@ -209,7 +224,8 @@ impl Backend {
     /// Elements of a job with a task that runs.
     pub(crate) fn running(&self, job: muster_model::JobId) -> Vec<ElementId> {
         let runs = |attempt: &Attempt| attempt.tasks.iter().any(Task::is_running);
-        let of_job = self.attempts.iter().filter(|(id, attempt)| id.element.job == job && runs(attempt));
+        let of_job =
+            self.attempts.iter().filter(|(id, attempt)| id.element.job == job && runs(attempt));
         of_job.map(|(id, _)| id.element).collect()
     }
 
@@ -220,7 +236,8 @@ impl Backend {
         running.map(|(rank, _)| rank).collect()
     }
 
-    /// Something happens to running tasks of an element now; answers to how many. Without a rank, to all.
+    /// Something happens to running tasks of an element now; answers to how many. Without a rank,
+    /// to all.
     pub(crate) fn force(
         &mut self,
         now: Time,
@@ -239,13 +256,21 @@ impl Backend {
         forced
     }
 
-    /// Running tasks of an element say that their progress is saved; answers to how many. Without a rank, to all.
-    pub(crate) fn save(&mut self, now: Time, element: ElementId, rank: Option<u32>, save: &Save) -> usize {
+    /// Running tasks of an element say that their progress is saved; answers to how many. Without a
+    /// rank, to all.
+    pub(crate) fn save(
+        &mut self,
+        now: Time,
+        element: ElementId,
+        rank: Option<u32>,
+        save: &Save,
+    ) -> usize {
         let attempts = self.attempts.iter_mut().filter(|(id, _)| id.element == element);
         let mut saving = 0;
         for (_, attempt) in attempts {
             let asked = attempt.asked;
-            let tasks = (0..).zip(&mut attempt.tasks).filter(|(at, _)| rank.is_none_or(|rank| rank == *at));
+            let tasks =
+                (0..).zip(&mut attempt.tasks).filter(|(at, _)| rank.is_none_or(|rank| rank == *at));
             for (_, task) in tasks.filter(|(_, task)| task.is_running()) {
                 task.save(now, asked, save);
                 saving += 1;
@@ -268,7 +293,8 @@ impl Backend {
 
     /// Attempts of which a task is ready, runs, or is getting ready.
     pub(crate) fn live(&self) -> impl Iterator<Item = AttemptId> {
-        let is_live = |attempt: &Attempt| attempt.tasks.iter().any(|task| !task.is_over() && !task.is_mute);
+        let is_live =
+            |attempt: &Attempt| attempt.tasks.iter().any(|task| !task.is_over() && !task.is_mute);
         self.attempts.iter().filter(move |(_, attempt)| is_live(attempt)).map(|(id, _)| *id)
     }
 
@@ -279,7 +305,8 @@ impl Backend {
 
     /// Attempts with a user's process that runs.
     pub(crate) fn busy(&self) -> Vec<AttemptId> {
-        let busy = self.attempts.iter().filter(|(_, attempt)| attempt.tasks.iter().any(Task::is_running));
+        let busy =
+            self.attempts.iter().filter(|(_, attempt)| attempt.tasks.iter().any(Task::is_running));
         busy.map(|(id, _)| *id).collect()
     }
 
@@ -308,9 +335,9 @@ impl Backend {
         }
         match held.iter().find(|(_, milli)| **milli > 1000) {
             None => Ok(()),
-            Some(((node, device), milli)) => {
-                Err(format!("device {device} of node number {node} is given away {milli} thousandths"))
-            }
+            Some(((node, device), milli)) => Err(format!(
+                "device {device} of node number {node} is given away {milli} thousandths"
+            )),
         }
     }
 }
@@ -338,8 +365,9 @@ impl Terms {
 impl Attempt {
     /// Runs every task; answers the first that is not ready.
     fn go(&mut self, now: Time) -> Result<(), usize> {
-        let unready =
-            |task: &Task| task.seen.is_none() || matches!(task.seen, Some(Observation::Refused { .. }));
+        let unready = |task: &Task| {
+            task.seen.is_none() || matches!(task.seen, Some(Observation::Refused { .. }))
+        };
         if let Some(rank) = self.tasks.iter().position(unready) {
             return Err(rank);
         }
@@ -354,7 +382,8 @@ impl Attempt {
         let grace = if self.terms.conduct.stubborn { self.terms.grace } else { Span(0) };
         for task in self.tasks.iter_mut().filter(|task| !task.is_over() && !task.is_mute) {
             let by = if task.is_running() { now + grace } else { now };
-            let goes_on = |what: &Observation| matches!(what, Observation::Prepared | Observation::Started);
+            let goes_on =
+                |what: &Observation| matches!(what, Observation::Prepared | Observation::Started);
             if task.next.as_ref().is_none_or(|(at, what)| *at > by || goes_on(what)) {
                 task.next = Some((by, Observation::Exited(TaskExit::Stopped)));
             }

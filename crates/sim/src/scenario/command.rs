@@ -1,5 +1,5 @@
-//! What a line of a script can say. The words of the language stand here once: reader, errors and the check of the
-//! documentation use this table. It must not know how anything is carried out.
+//! What a line of a script can say. The words of the language stand here once: reader, errors and
+//! the check of the documentation use this table. It must not know how anything is carried out.
 
 use std::sync::Arc;
 
@@ -10,7 +10,10 @@ use muster_spec::{Cluster, Document};
 pub const VERBS: [(&str, &str); 38] = [
     ("cluster", "cluster: {nodes: …}"),
     ("queues", "queues: {queues: …}, or `queues` alone to see them"),
-    ("submit", "submit USER [lasts SPAN] [exits CODE | signal N | out-of-memory] [stubborn]: {name: …}"),
+    (
+        "submit",
+        "submit USER [lasts SPAN] [exits CODE | signal N | out-of-memory] [stubborn]: {name: …}",
+    ),
     ("would", "would USER: {name: …}"),
     ("cancel", "cancel JOB [by USER]"),
     ("hold", "hold JOB"),

@@ -1,5 +1,5 @@
-//! What a scenario printed beside what it is to print: the differences for people, and the text rewritten. It must not
-//! run anything.
+//! What a scenario printed beside what it is to print: the differences for people, and the text
+//! rewritten. It must not run anything.
 
 use super::script::{MARK, Script};
 

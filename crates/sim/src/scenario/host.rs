@@ -1,5 +1,5 @@
-//! A node as it is, whether the daemon knows it or not, and what a daemon that comes back does first. Shared with
-//! `storm/`. It must not decide when a node changes.
+//! A node as it is, whether the daemon knows it or not, and what a daemon that comes back does
+//! first. Shared with `storm/`. It must not decide when a node changes.
 
 use muster_model::{Effect, Event, Foreign, NodeSpec};
 use muster_runtime::engine::Engine;
@@ -21,7 +21,8 @@ impl Host {
         Self { spec, up: true, foreign: Foreign::default(), starts: Starts::Works }
     }
 
-    /// What a daemon has to hear of it that last had it up or lost (`None`: never heard of it), or as `another` spec.
+    /// What a daemon has to hear of it that last had it up or lost (`None`: never heard of it), or
+    /// as `another` spec.
     pub(crate) fn news(&self, was_up: Option<bool>, another: bool) -> Option<Event> {
         match (was_up, self.up) {
             (Some(true), false) => {
@@ -35,7 +36,8 @@ impl Host {
     }
 }
 
-/// Orders that the state stands for: those to prepare, which come first as at the start of the daemon, and the others.
+/// Orders that the state stands for: those to prepare, which come first as at the start of the
+/// daemon, and the others.
 pub(crate) fn outstanding(engine: &Engine) -> (Vec<Effect>, Vec<Effect>) {
     engine.outstanding().into_iter().partition(|effect| matches!(effect, Effect::Prepare { .. }))
 }

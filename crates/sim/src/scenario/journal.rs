@@ -1,5 +1,5 @@
-//! The store of the scenario's daemon: one in memory that also keeps what happened for the transcript, and fails when it
-//! is told to. It must not decide what a failure means.
+//! The store of the scenario's daemon: one in memory that also keeps what happened for the
+//! transcript, and fails when it is told to. It must not decide what a failure means.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

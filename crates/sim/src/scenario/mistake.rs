@@ -1,5 +1,5 @@
-//! What is wrong with a script, or with what it tells the world to do, and where. It must not decide that something is
-//! wrong.
+//! What is wrong with a script, or with what it tells the world to do, and where. It must not
+//! decide that something is wrong.
 
 /// A script that cannot be read, or a line that cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -7,7 +7,8 @@
 pub struct Mistake {
     /// Line of the script, from 1.
     pub line: usize,
-    /// What is wrong, a lowercase fragment; of a mapping, what `muster-spec` says of it, with its place.
+    /// What is wrong, a lowercase fragment; of a mapping, what `muster-spec` says of it, with its
+    /// place.
     pub message: String,
     /// The next step.
     pub hint: Option<String>,
@@ -45,7 +46,9 @@ impl Mistake {
 fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let far = (word.chars().count() / 3).max(1);
     let near = known.into_iter().map(|candidate| (edits(word, candidate), candidate));
-    near.filter(|(edits, _)| *edits <= far).min_by_key(|(edits, _)| *edits).map(|(_, candidate)| candidate)
+    near.filter(|(edits, _)| *edits <= far)
+        .min_by_key(|(edits, _)| *edits)
+        .map(|(_, candidate)| candidate)
 }
 
 /// Levenshtein's distance; a swap of neighbours counts twice.

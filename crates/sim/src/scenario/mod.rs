@@ -1,8 +1,11 @@
-//! Scenarios: one text that says what there is, what happens, and what comes of it, so that it is documentation and test
-//! at once. The language is described in `scenarios/README.md`, its reasons in `docs/adr/0009-scenario-language.md`.
+//! Scenarios: one text that says what there is, what happens, and what comes of it, so that it is
+//! documentation and test at once. The language is described in `scenarios/README.md`, its reasons
+//! in `docs/adr/0009-scenario-language.md`.
 //!
-//! * `script.rs`, `read.rs`, `command.rs`: text to commands; every mapping in it is a file shape that `muster-spec` reads
-//! * `world.rs`, `act.rs`: commands to the production runtime and engine, with `journal.rs` as its store
+//! * `script.rs`, `read.rs`, `command.rs`: text to commands; every mapping in it is a file shape
+//!   that `muster-spec` reads
+//! * `world.rs`, `act.rs`: commands to the production runtime and engine, with `journal.rs` as its
+//!   store
 //! * `backend.rs`: tasks that do at once as they are told
 //! * `story.rs`, `question.rs`: what happened, as lines
 //! * `audit.rs`: what must hold after every line
@@ -43,7 +46,8 @@ pub struct Played {
 /// Reads and runs a scenario. `file` is what it is called in messages.
 ///
 /// # Errors
-/// A line that cannot be read or carried out, or after which something does not hold that always must.
+/// A line that cannot be read or carried out, or after which something does not hold that always
+/// must.
 pub fn play(text: &str, file: &str) -> Result<Played, Mistake> {
     let script = Script::parse(text, file)?;
     let mut world = World::new().map_err(|message| Mistake::at(1, message))?;

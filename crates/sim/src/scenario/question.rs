@@ -1,10 +1,12 @@
-//! What scenarios ask: the same views and texts that `muster` prints, without width and colour, in UTC. It must not
-//! change anything.
+//! What scenarios ask: the same views and texts that `muster` prints, without width and colour, in
+//! UTC. It must not change anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_model::view::{JobView, UsageView};
-use muster_model::{AttemptId, ElementId, Event, JobId, JobSpec, QueueName, TaskPlacement, Time, UserName};
+use muster_model::{
+    AttemptId, ElementId, Event, JobId, JobSpec, QueueName, TaskPlacement, Time, UserName,
+};
 use muster_report::timeline::Planned;
 use muster_report::{Style, explain, nodes, ps, queues, usage, windows};
 use muster_runtime::engine::{Engine, Fact};
@@ -35,13 +37,19 @@ const PER_GPU_SECOND: u64 = 1_000_000;
 
 impl Account {
     /// Adds what happened. `spec` knows what jobs ask for.
-    pub(crate) fn enter<'a>(&mut self, facts: &[Fact], spec: impl Fn(JobId) -> Option<&'a JobSpec>) {
+    pub(crate) fn enter<'a>(
+        &mut self,
+        facts: &[Fact],
+        spec: impl Fn(JobId) -> Option<&'a JobSpec>,
+    ) {
         for fact in facts {
             match fact {
                 Fact::Started { id, at, placement } => {
                     let Some(spec) = spec(id.element.job) else { continue };
                     let whose = (spec.user.clone(), spec.queue.clone());
-                    let held = |task: &TaskPlacement| u64::from(task.devices.len()) * u64::from(task.share.0);
+                    let held = |task: &TaskPlacement| {
+                        u64::from(task.devices.len()) * u64::from(task.share.0)
+                    };
                     let milli = placement.iter().map(held).sum();
                     self.open.insert(*id, Open { whose, milli, from: *at });
                 }
@@ -64,13 +72,19 @@ impl Account {
             elements.insert(id.element);
             *held = held.saturating_add(open.milli.saturating_mul(now.since(open.from).0));
         }
-        rows.into_iter().map(|(whose, (elements, held))| (whose, (elements.len() as u64, held))).collect()
+        rows.into_iter()
+            .map(|(whose, (elements, held))| (whose, (elements.len() as u64, held)))
+            .collect()
     }
 }
 
 impl World {
     /// Answers a question, as lines.
-    pub(crate) fn answer(&mut self, line: usize, question: &Question) -> Result<Vec<String>, Mistake> {
+    pub(crate) fn answer(
+        &mut self,
+        line: usize,
+        question: &Question,
+    ) -> Result<Vec<String>, Mistake> {
         let style = Style::plain();
         let text = match question {
             Question::Explain(who) => return self.explain(line, self.element(line, who)?),
@@ -91,11 +105,15 @@ impl World {
                 let planned = self.planned(line)?;
                 ps::jobs(&rows, &planned, self.now, &style)
             }
-            Question::Queues => queues::queues(&self.engine(line)?.queues(self.now), self.now, &style),
+            Question::Queues => {
+                queues::queues(&self.engine(line)?.queues(self.now), self.now, &style)
+            }
             Question::Usage => usage::usage(&self.usage(line)?, &style),
             Question::Nodes => nodes::nodes(&self.engine(line)?.nodes(), self.now, &style),
             Question::Reservations => return self.reservations(line),
-            Question::Windows => windows::windows(&self.engine(line)?.windows(self.now), self.now, &style),
+            Question::Windows => {
+                windows::windows(&self.engine(line)?.windows(self.now), self.now, &style)
+            }
         };
         Ok(lines(&text))
     }
@@ -156,7 +174,8 @@ impl World {
         let engine: &Engine = self.engine(line)?;
         let decayed = engine.usage_decayed(self.now);
         let rows = self.account.rows(self.now).into_iter().map(|((user, queue), (jobs, held))| {
-            let counts = decayed.iter().find(|(whose, whither, _)| (whose, whither) == (&user, &queue));
+            let counts =
+                decayed.iter().find(|(whose, whither, _)| (whose, whither) == (&user, &queue));
             let decayed_gpu_secs = counts.map_or(0, |(_, _, secs)| *secs);
             UsageView { user, queue, jobs, gpu_secs: held / PER_GPU_SECOND, decayed_gpu_secs }
         });

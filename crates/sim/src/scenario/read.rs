@@ -1,5 +1,5 @@
-//! One line of a script and the mapping below it, to a [`Command`]. Mappings are read by `muster-spec`, with the lines
-//! and columns of the script. It must not carry anything out.
+//! One line of a script and the mapping below it, to a [`Command`]. Mappings are read by
+//! `muster-spec`, with the lines and columns of the script. It must not carry anything out.
 
 use std::str::SplitWhitespace;
 
@@ -10,8 +10,8 @@ use muster_spec::quantity::{parse_bytes, parse_cpus, parse_range, parse_span};
 use muster_spec::{Colour, Diagnostics, expand_names};
 
 use super::command::{
-    Age, Arrangement, Command, Conduct, Crash, Deed, Happening, NodeChange, Question, Request, Save, Starts,
-    VERBS, Who,
+    Age, Arrangement, Command, Conduct, Crash, Deed, Happening, NodeChange, Question, Request,
+    Save, Starts, VERBS, Who,
 };
 use super::mistake::Mistake;
 
@@ -37,9 +37,8 @@ pub(crate) fn command(written: &Written<'_>) -> Result<Command, Mistake> {
     let verb = &first[..end];
     if !VERBS.iter().any(|(known, _)| *known == verb) {
         let known = VERBS.iter().map(|(known, _)| *known);
-        return Err(
-            Mistake::at(written.line, format!("`{verb}` is not a word of this language")).near(verb, known)
-        );
+        return Err(Mistake::at(written.line, format!("`{verb}` is not a word of this language"))
+            .near(verb, known));
     }
     let takes_mapping = match verb {
         "cluster" | "submit" | "would" => true,
@@ -80,7 +79,9 @@ fn plain(verb: &str, words: &mut Words<'_>) -> Result<Command, Mistake> {
             let by = words.after("by")?.map(str::to_owned);
             Ok(Command::Happens(Happening::Request { verb: Request::Scale { replicas, by }, who }))
         }
-        "idles" => Ok(Command::Happens(Happening::Tasks { who: words.element()?, deed: Deed::Idle })),
+        "idles" => {
+            Ok(Command::Happens(Happening::Tasks { who: words.element()?, deed: Deed::Idle }))
+        }
         "hold" => request(Request::Hold, words),
         "release" => request(Request::Release, words),
         "requeue" => request(Request::Requeue, words),
@@ -141,7 +142,8 @@ fn with_mapping(written: &Written<'_>, verb: &str, first: &str) -> Result<Comman
         return Err(Mistake::at(written.line, format!("`{verb}` has no mapping"))
             .hint(format!("usage: {}", usage(verb))));
     };
-    // The mapping as a text of its own in which every character stands where it stands in the script.
+    // The mapping as a text of its own in which every character stands where it stands in the
+    // script.
     let before = "\n".repeat(written.line - 1) + &" ".repeat(written.indent + colon + 1);
     let text = before + &written.text[colon + 1..];
     let file = Some(written.file);
@@ -149,7 +151,8 @@ fn with_mapping(written: &Written<'_>, verb: &str, first: &str) -> Result<Comman
         let line = diagnostics.iter().map(|one| one.line as usize).find(|line| *line > 0);
         Mistake::at(line.unwrap_or(written.line), diagnostics.render(Colour::Never))
     };
-    let mut words = Words { line: written.line, verb, rest: first[verb.len()..colon].split_whitespace() };
+    let mut words =
+        Words { line: written.line, verb, rest: first[verb.len()..colon].split_whitespace() };
     let documents = || {
         // A field from outside replaces that of the text: only where the text has none.
         let has_program = text.contains("run:");
@@ -157,15 +160,16 @@ fn with_mapping(written: &Written<'_>, verb: &str, first: &str) -> Result<Comman
         muster_spec::parse(&text, file, &program.into_iter().collect()).map_err(wrong)
     };
     let command = match verb {
-        "cluster" => {
-            Command::Happens(Happening::Cluster(muster_spec::parse_cluster(&text, file).map_err(wrong)?))
-        }
-        "queues" => {
-            Command::Happens(Happening::Queues(muster_spec::parse_queues(&text, file).map_err(wrong)?))
-        }
-        "would" => {
-            Command::Ask(Question::Would { user: words.take("a user")?.to_owned(), documents: documents()? })
-        }
+        "cluster" => Command::Happens(Happening::Cluster(
+            muster_spec::parse_cluster(&text, file).map_err(wrong)?,
+        )),
+        "queues" => Command::Happens(Happening::Queues(
+            muster_spec::parse_queues(&text, file).map_err(wrong)?,
+        )),
+        "would" => Command::Ask(Question::Would {
+            user: words.take("a user")?.to_owned(),
+            documents: documents()?,
+        }),
         _ => {
             let user = words.take("a user")?.to_owned();
             let lasts = words.after("lasts")?;
@@ -232,8 +236,9 @@ impl<'a> Words<'a> {
     }
 
     fn parse_span(&self, text: &str) -> Result<Span, Mistake> {
-        let span = parse_span(text)
-            .map_err(|error| self.wrong(format!("`{text}` is not a length of time: {}", error.label)))?;
+        let span = parse_span(text).map_err(|error| {
+            self.wrong(format!("`{text}` is not a length of time: {}", error.label))
+        })?;
         if span == Span(0) { Err(self.wrong("no time passes in 0s")) } else { Ok(span) }
     }
 
@@ -261,15 +266,18 @@ impl<'a> Words<'a> {
         let who = self.who()?;
         match who.rank {
             None => Ok(who),
-            Some(_) => Err(self.wrong(format!("`{}` is about all tasks; leave the rank out", self.verb))),
+            Some(_) => {
+                Err(self.wrong(format!("`{}` is about all tasks; leave the rank out", self.verb)))
+            }
         }
     }
 
     /// `3`, `2..6`.
     fn replicas(&mut self) -> Result<Replicas, Mistake> {
         let text = self.take("a number of replicas")?;
-        let (floor, ceiling) = parse_range(text)
-            .map_err(|error| self.wrong(format!("`{text}` is no number of replicas: {}", error.label)))?;
+        let (floor, ceiling) = parse_range(text).map_err(|error| {
+            self.wrong(format!("`{text}` is no number of replicas: {}", error.label))
+        })?;
         match (u32::try_from(floor), u32::try_from(ceiling)) {
             (Ok(floor), Ok(ceiling)) => Ok(Replicas { floor, ceiling }),
             _ => Err(self.wrong(format!("`{text}` is no number of replicas"))),
@@ -285,7 +293,8 @@ impl<'a> Words<'a> {
             return Ok(Some(TaskExit::Code { code }));
         }
         if let Some(signal) = self.after("signal")? {
-            let signal = i32::try_from(self.number(signal)?).map_err(|_| self.wrong("no such signal"))?;
+            let signal =
+                i32::try_from(self.number(signal)?).map_err(|_| self.wrong("no such signal"))?;
             return Ok(Some(TaskExit::Signal { signal }));
         }
         Ok(self.flag("out-of-memory").then_some(TaskExit::OutOfMemory))
@@ -316,7 +325,8 @@ impl<'a> Words<'a> {
 
     fn node_names(&mut self) -> Result<Vec<String>, Mistake> {
         let text = self.take("a node")?;
-        expand_names(text).map_err(|error| self.wrong(format!("`{text}` names no node: {}", error.label)))
+        expand_names(text)
+            .map_err(|error| self.wrong(format!("`{text}` names no node: {}", error.label)))
     }
 
     fn nodes(
@@ -328,7 +338,10 @@ impl<'a> Words<'a> {
         Ok(Command::Happens(Happening::Nodes { names, change }))
     }
 
-    fn starts(&mut self, how: impl FnOnce(&mut Self) -> Result<Starts, Mistake>) -> Result<Command, Mistake> {
+    fn starts(
+        &mut self,
+        how: impl FnOnce(&mut Self) -> Result<Starts, Mistake>,
+    ) -> Result<Command, Mistake> {
         let names = self.node_names()?;
         let how = how(self)?;
         Ok(Command::Arrange(Arrangement::Starts { names, how }))
@@ -371,7 +384,8 @@ impl<'a> Words<'a> {
                 WindowWhat::Gpus { count, model: model.map(Into::into) }
             }
             None => {
-                let text = self.after("nodes")?.ok_or_else(|| self.wrong("say `nodes` or `gpus`"))?;
+                let text =
+                    self.after("nodes")?.ok_or_else(|| self.wrong("say `nodes` or `gpus`"))?;
                 let names = expand_names(text).map_err(|error| self.wrong(error.label))?;
                 WindowWhat::Nodes(names.into_iter().map(Into::into).collect())
             }
@@ -452,7 +466,9 @@ impl<'a> Words<'a> {
             Some("after-write") => Crash::AfterWrite,
             Some(word) => {
                 let known = ["before-write", "after-write"];
-                return Err(Mistake::at(self.line, format!("there is no crash `{word}`")).near(word, known));
+                return Err(
+                    Mistake::at(self.line, format!("there is no crash `{word}`")).near(word, known)
+                );
             }
         };
         Ok(Command::Arrange(Arrangement::Crash(crash)))

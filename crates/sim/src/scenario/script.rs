@@ -1,5 +1,6 @@
-//! The text of a scenario: what it says of itself, its lines, and what each is to print. The one place that knows how
-//! comments, lines, mappings below them and transcripts are told apart. It must not know verbs, nor run anything.
+//! The text of a scenario: what it says of itself, its lines, and what each is to print. The one
+//! place that knows how comments, lines, mappings below them and transcripts are told apart. It
+//! must not know verbs, nor run anything.
 
 use super::command::Command;
 use super::mistake::Mistake;
@@ -45,7 +46,8 @@ impl Script {
             let joined = head.strip_prefix("and ");
             let indent = if joined.is_some() { "and ".len() } else { 0 };
             let body = &paragraph.body[indent..];
-            let command = read::command(&Written { file, line: paragraph.line, indent, text: body })?;
+            let command =
+                read::command(&Written { file, line: paragraph.line, indent, text: body })?;
             let step = match (joined, steps.last_mut()) {
                 (None, _) => {
                     steps.push(Step { commands: Vec::new(), golden: Vec::new(), ends_at: 0 });
@@ -64,7 +66,8 @@ impl Script {
     }
 }
 
-/// Only what happens can happen together with something else, and its transcript stands behind the last line.
+/// Only what happens can happen together with something else, and its transcript stands behind the
+/// last line.
 fn joinable(step: &Step, command: &Command, line: usize) -> Result<(), Mistake> {
     let Some((_, before)) = step.commands.last() else { return Ok(()) };
     if !step.golden.is_empty() {
@@ -73,7 +76,10 @@ fn joinable(step: &Step, command: &Command, line: usize) -> Result<(), Mistake> 
     }
     match (before, command) {
         (Command::Happens(_), Command::Happens(_)) => Ok(()),
-        _ => Err(Mistake::at(line, "`and` joins what happens at one instant, not time and questions")),
+        _ => Err(Mistake::at(
+            line,
+            "`and` joins what happens at one instant, not time and questions",
+        )),
     }
 }
 
@@ -134,10 +140,15 @@ fn paragraphs(text: &str) -> Result<Vec<Paragraph>, Mistake> {
             continue;
         }
         let Some(last) = found.last_mut() else {
-            return Err(Mistake::at(number, "an indented line belongs to the one above, and there is none"));
+            return Err(Mistake::at(
+                number,
+                "an indented line belongs to the one above, and there is none",
+            ));
         };
         match inside.strip_prefix('>') {
-            Some(told) => last.golden.push(told.strip_prefix(' ').unwrap_or(told).trim_end().to_owned()),
+            Some(told) => {
+                last.golden.push(told.strip_prefix(' ').unwrap_or(told).trim_end().to_owned())
+            }
             None if !last.golden.is_empty() => {
                 return Err(Mistake::at(number, "a mapping goes on behind its transcript"));
             }

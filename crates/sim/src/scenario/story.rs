@@ -1,10 +1,12 @@
-//! What happened, as lines of a transcript: facts in, sentences with names out. It must not judge what happened.
+//! What happened, as lines of a transcript: facts in, sentences with names out. It must not judge
+//! what happened.
 
 use std::collections::BTreeMap;
 
 use muster_model::view::State;
 use muster_model::{
-    AttemptId, ElementId, EvictionCause, JobId, JobSpec, NodeId, Outcome, Reason, TaskPlacement, Time,
+    AttemptId, ElementId, EvictionCause, JobId, JobSpec, NodeId, Outcome, Reason, TaskPlacement,
+    Time,
 };
 use muster_report::{Style, amount, clock, reason};
 use muster_runtime::engine::{Engine, Fact};
@@ -45,7 +47,9 @@ impl World {
             facts.iter().any(|fact| matches!(fact, Fact::Started { id: other, .. } if other == id))
         };
         let over = |id: &AttemptId| {
-            facts.iter().any(|fact| matches!(fact, Fact::AttemptEnded { id: other, .. } if other == id))
+            facts
+                .iter()
+                .any(|fact| matches!(fact, Fact::AttemptEnded { id: other, .. } if other == id))
         };
         let ended = |element: &ElementId| {
             facts
@@ -53,7 +57,9 @@ impl World {
                 .any(|fact| matches!(fact, Fact::ElementEnded { element: other, .. } if other == element))
         };
         let line = |fact: &Fact| match fact {
-            Fact::Started { id, placement, .. } if ran(id) => Some(self.start(*id, "starts on", placement)),
+            Fact::Started { id, placement, .. } if ran(id) => {
+                Some(self.start(*id, "starts on", placement))
+            }
             Fact::Started { id, .. } if over(id) => None,
             Fact::Started { id, placement, .. } => {
                 Some(self.start(*id, "is placed and gets ready on", placement))
@@ -71,7 +77,11 @@ impl World {
                     EvictionCause::Moved => ", and goes on elsewhere",
                     EvictionCause::Yielded => ", as it ran in what was idle",
                 };
-                Some(format!("{} makes room for {}{why}", self.called(id.element), self.called(*by)))
+                Some(format!(
+                    "{} makes room for {}{why}",
+                    self.called(id.element),
+                    self.called(*by)
+                ))
             }
             Fact::AttemptEnded { id, running_from: None, placement, .. } => {
                 Some(self.start(*id, "does not start on", placement))
@@ -84,9 +94,15 @@ impl World {
                 Some(format!("{} {}", self.called(*element), how_it_ends(outcome)))
             }
             Fact::RestEnded { job, count, first, last, outcome, .. } => {
-                let name =
-                    self.jobs.get(job).map_or_else(|| job.to_string(), |known| known.spec.name.to_string());
-                Some(format!("{name}[{first}-{last}], {} not started, {}", count, how_it_ends(outcome)))
+                let name = self
+                    .jobs
+                    .get(job)
+                    .map_or_else(|| job.to_string(), |known| known.spec.name.to_string());
+                Some(format!(
+                    "{name}[{first}-{last}], {} not started, {}",
+                    count,
+                    how_it_ends(outcome)
+                ))
             }
             Fact::Queued { .. } | Fact::JobEnded { .. } => None,
         };
@@ -94,8 +110,11 @@ impl World {
     }
 
     fn start(&self, id: AttemptId, verb: &str, placement: &[TaskPlacement]) -> String {
-        let mut text =
-            format!("{} {verb} {}", self.called(id.element), self.places(id.element.job, placement));
+        let mut text = format!(
+            "{} {verb} {}",
+            self.called(id.element),
+            self.places(id.element.job, placement)
+        );
         if id.attempt.0 > 1 {
             text.push_str(&format!(", attempt {}", id.attempt.0));
         }
@@ -114,7 +133,11 @@ impl World {
                 placement.iter().filter(|task| usize::from(task.group) == group).collect();
             let places = self.places_of_group(&tasks);
             let name = |spec: &JobSpec| spec.groups[group].name.to_string();
-            if groups > 1 { format!("{} {places}", spec.map_or(String::new(), name)) } else { places }
+            if groups > 1 {
+                format!("{} {places}", spec.map_or(String::new(), name))
+            } else {
+                places
+            }
         };
         (0..groups).map(part).collect::<Vec<_>>().join("; ")
     }
@@ -154,7 +177,8 @@ impl World {
             .reasons
             .first()
             .map_or_else(|| "its turn has not come".to_owned(), |reason| self.why(reason, &style));
-        let by = known.eta.map(|eta| format!("; starts by {}", clock_of(eta.start))).unwrap_or_default();
+        let by =
+            known.eta.map(|eta| format!("; starts by {}", clock_of(eta.start))).unwrap_or_default();
         match known.state {
             State::Held => Some(format!("{} is held", self.called(element))),
             State::Pending => Some(format!("{} waits: {why}{by}", self.called(element))),
@@ -164,16 +188,26 @@ impl World {
 
     /// A reason with names in place of numbers.
     pub(crate) fn why(&self, why: &Reason, style: &Style) -> String {
-        let name =
-            |job: JobId| self.jobs.get(&job).map_or(job.to_string(), |known| known.spec.name.to_string());
+        let name = |job: JobId| {
+            self.jobs.get(&job).map_or(job.to_string(), |known| known.spec.name.to_string())
+        };
         match why {
             Reason::Reserved { element, start, .. } => {
-                format!("would delay {}, which starts at {}", self.called(*element), clock_of(*start))
+                format!(
+                    "would delay {}, which starts at {}",
+                    self.called(*element),
+                    clock_of(*start)
+                )
             }
             Reason::Kept { element, .. } => {
-                format!("what is free is kept for {}, which was first for too long", self.called(*element))
+                format!(
+                    "what is free is kept for {}, which was first for too long",
+                    self.called(*element)
+                )
             }
-            Reason::Behind { element } => format!("behind {} in strict order", self.called(*element)),
+            Reason::Behind { element } => {
+                format!("behind {} in strict order", self.called(*element))
+            }
             Reason::Dependency { on, .. } => {
                 reason::short(why, self.now, style).replacen(&on.to_string(), &name(*on), 1)
             }

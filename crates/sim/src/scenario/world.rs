@@ -1,6 +1,6 @@
-//! The world of a scenario: one daemon (the runtime with its journal), one ideal backend, nodes that fail as told, and a
-//! clock that moves only by `advance` and `until`, stopping wherever something is due. It must not decide where or when
-//! anything starts.
+//! The world of a scenario: one daemon (the runtime with its journal), one ideal backend, nodes
+//! that fail as told, and a clock that moves only by `advance` and `until`, stopping wherever
+//! something is due. It must not decide where or when anything starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -74,7 +74,8 @@ impl World {
     /// Nothing but a clock and a daemon.
     pub(crate) fn new() -> Result<Self, Broken> {
         let tree = QueueTree::single();
-        let runtime = Runtime::open(Journal::default(), tree.clone()).map_err(|error| error.to_string())?;
+        let runtime =
+            Runtime::open(Journal::default(), tree.clone()).map_err(|error| error.to_string())?;
         Ok(Self {
             now: NOON,
             runtime: Some(runtime),
@@ -115,7 +116,10 @@ impl World {
     }
 
     /// Takes inputs through the daemon, and whatever follows from them at this instant.
-    pub(crate) fn settle(&mut self, inputs: Vec<Input>) -> Result<Vec<Result<Receipt, Refused>>, Broken> {
+    pub(crate) fn settle(
+        &mut self,
+        inputs: Vec<Input>,
+    ) -> Result<Vec<Result<Receipt, Refused>>, Broken> {
         let mut answers = None;
         let mut inputs: Vec<Input> =
             std::mem::take(&mut self.retry).into_iter().map(Input::Event).chain(inputs).collect();
@@ -125,7 +129,9 @@ impl World {
             match runtime.step(self.now, inputs) {
                 Ok(step) => {
                     if let Some(violation) = step.violations.first() {
-                        return Err(format!("the engine made a plan that its judge refuses: {violation}"));
+                        return Err(format!(
+                            "the engine made a plan that its judge refuses: {violation}"
+                        ));
                     }
                     answers.get_or_insert(step.answers);
                     let store = runtime.store_mut();
@@ -169,7 +175,11 @@ impl World {
     }
 
     fn reports(&mut self) -> Vec<Input> {
-        self.backend.take_due(self.now).into_iter().map(|report| Input::Event(Event::Task(report))).collect()
+        self.backend
+            .take_due(self.now)
+            .into_iter()
+            .map(|report| Input::Event(Event::Task(report)))
+            .collect()
     }
 
     /// Hands effects to the backend.
@@ -179,7 +189,8 @@ impl World {
                 self.backend.carry_out(self.now, effect)?;
                 continue;
             };
-            let known = self.jobs.get(&id.element.job).ok_or_else(|| format!("{id} is of no job"))?;
+            let known =
+                self.jobs.get(&id.element.job).ok_or_else(|| format!("{id} is of no job"))?;
             let terms = Terms::of(&known.spec, known.conduct.clone());
             let (hosts, joined) = (&self.hosts, &self.joined);
             let starts = |node: NodeId| {
@@ -202,7 +213,8 @@ impl World {
         self.retry.clear();
     }
 
-    /// The daemon comes back: it reads its journal, repeats orders, is told what became of tasks and nodes.
+    /// The daemon comes back: it reads its journal, repeats orders, is told what became of tasks
+    /// and nodes.
     pub(crate) fn restart(&mut self) -> Result<(), Broken> {
         let mut store = self.remains.take().ok_or("the daemon runs")?;
         store.died = false;
@@ -213,12 +225,15 @@ impl World {
         // 1. Nodes as they are now.
         let known: BTreeMap<NodeName, bool> =
             engine.nodes().into_iter().map(|node| (node.name, node.up)).collect();
-        let news = self.hosts.iter().filter_map(|(name, host)| host.news(known.get(name).copied(), false));
+        let news =
+            self.hosts.iter().filter_map(|(name, host)| host.news(known.get(name).copied(), false));
         let mut inputs: Vec<Input> = news.map(Input::Event).collect();
         self.runtime = Some(runtime);
         self.carry_out(&prepare)?;
         // 2. What is known of every task, seen before or not.
-        inputs.extend(self.backend.recall().into_iter().map(|report| Input::Event(Event::Task(report))));
+        inputs.extend(
+            self.backend.recall().into_iter().map(|report| Input::Event(Event::Task(report))),
+        );
         self.carry_out(&rest)?;
         self.settle(inputs)?;
         Ok(())

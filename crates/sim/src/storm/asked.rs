@@ -1,5 +1,5 @@
-//! What programs do that are asked to save their progress, chosen by dice: as real ones do, some save, some die of the
-//! signal, some take it for the order to end, and some do not handle it.
+//! What programs do that are asked to save their progress, chosen by dice: as real ones do, some
+//! save, some die of the signal, some take it for the order to end, and some do not handle it.
 
 use muster_model::TaskExit;
 

@@ -1,5 +1,5 @@
-//! One attempt as the reports in the journal tell it: a second, plain account of the two-phase start and of what an attempt
-//! is remembered for. It shares no code with the engine.
+//! One attempt as the reports in the journal tell it: a second, plain account of the two-phase
+//! start and of what an attempt is remembered for. It shares no code with the engine.
 
 use std::sync::Arc;
 
@@ -134,7 +134,8 @@ impl Attempt {
         }
     }
 
-    /// A task says that its progress is saved. Answers what the progress of the gang is called from now on, if that is news.
+    /// A task says that its progress is saved. Answers what the progress of the gang is called from
+    /// now on, if that is news.
     pub(crate) fn acknowledge(
         &mut self,
         rank: Rank,
@@ -164,9 +165,12 @@ impl Attempt {
         Some(label)
     }
 
-    /// A request for a checkpoint, or the warning before the limit, has reached processes of a task.
+    /// A request for a checkpoint, or the warning before the limit, has reached processes of a
+    /// task.
     fn reach(&mut self, rank: Rank, told: &TaskSignalled) {
-        if let Some((request, warned)) = self.reached.get_mut(rank.0 as usize).filter(|_| told.reached > 0) {
+        if let Some((request, warned)) =
+            self.reached.get_mut(rank.0 as usize).filter(|_| told.reached > 0)
+        {
             *request = told.request.max(*request);
             *warned |= told.warned;
         }
@@ -182,10 +186,11 @@ impl Attempt {
         self.saved_at.is_some()
     }
 
-    /// What it comes to, all of its tasks being over. Exit codes of 0 are no proof that the work is done once it was asked to
-    /// make room.
+    /// What it comes to, all of its tasks being over. Exit codes of 0 are no proof that the work is
+    /// done once it was asked to make room.
     pub(crate) fn end(&self) -> Option<Fate> {
-        let knew = self.left_by > 0 && self.reached.iter().any(|(request, _)| *request >= self.left_by);
+        let knew =
+            self.left_by > 0 && self.reached.iter().any(|(request, _)| *request >= self.left_by);
         self.fate.clone().or_else(|| knew.then_some(Fate::Preempted))
     }
 
@@ -207,21 +212,25 @@ impl Attempt {
             Observation::Refused { reason } => {
                 (Stage::Over, Some(Fate::Refused { rank, reason: Arc::clone(reason) }))
             }
-            Observation::Impossible { reason } => {
-                (Stage::Over, Some(Fate::Failed(Outcome::StartFailed { rank, reason: Arc::clone(reason) })))
-            }
-            Observation::Lost { reason } => {
-                (Stage::Over, Some(Fate::Failed(Outcome::Lost { rank, reason: Arc::clone(reason) })))
-            }
+            Observation::Impossible { reason } => (
+                Stage::Over,
+                Some(Fate::Failed(Outcome::StartFailed { rank, reason: Arc::clone(reason) })),
+            ),
+            Observation::Lost { reason } => (
+                Stage::Over,
+                Some(Fate::Failed(Outcome::Lost { rank, reason: Arc::clone(reason) })),
+            ),
         };
-        let Some(known) = self.stages.get_mut(rank.0 as usize).filter(|known| **known < stage) else {
+        let Some(known) = self.stages.get_mut(rank.0 as usize).filter(|known| **known < stage)
+        else {
             return false;
         };
         *known = stage;
         let began = stage == Stage::Running || matches!(what, Observation::Exited(_));
         self.began[rank.0 as usize] |= began;
         let is_stopping = self.fate.is_some();
-        // Who was asked to make room has not failed, whatever it died of; to have been idle is no failure.
+        // Who was asked to make room has not failed, whatever it died of; to have been idle is no
+        // failure.
         let fate = fate.map(|fate| match fate {
             Fate::Failed(Outcome::Idle { .. }) => fate,
             Fate::Failed(_) if self.leaving.is_some() => Fate::Preempted,

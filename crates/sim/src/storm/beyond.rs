@@ -1,6 +1,6 @@
-//! What some stories have beyond what all have: services, gangs with a range of sizes, jobs that are moved together. Which of
-//! them is said by the seed alone, so that the dice of all other stories fall as they did before. It does not know what
-//! becomes of it.
+//! What some stories have beyond what all have: services, gangs with a range of sizes, jobs that
+//! are moved together. Which of them is said by the seed alone, so that the dice of all other
+//! stories fall as they did before. It does not know what becomes of it.
 
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::queue::Defragment;
@@ -22,7 +22,8 @@ pub(crate) struct Beyond {
 }
 
 impl Beyond {
-    /// One story in eight has services, one in eight elastic gangs, and half of those moves, too, as has one more in sixteen; one in three ends with a siege.
+    /// One story in eight has services, one in eight elastic gangs, and half of those moves, too,
+    /// as has one more in sixteen; one in three ends with a siege.
     pub(crate) fn of(seed: u64) -> Self {
         let all = Self { siege: seed.is_multiple_of(3), ..Self::default() };
         match seed % 16 {
@@ -47,7 +48,8 @@ impl Beyond {
         }
     }
 
-    /// A queue file as such a story has it; in one of two nobody's quota keeps free what is scattered.
+    /// A queue file as such a story has it; in one of two nobody's quota keeps free what is
+    /// scattered.
     pub(crate) fn tree(self, dice: &mut Dice, tree: &mut QueueTree) {
         if self.moves && dice.chance(85) {
             let every = Span::from_secs(*dice.pick(&[60, 600, 3_600, 86_400]));
@@ -85,10 +87,14 @@ fn scatter(dice: &mut Dice, spec: &mut JobSpec) {
     (spec.constraint.topology, spec.protect, spec.priority) = (None, Protection::None, 0);
     spec.constraint.labels.clear();
     let group = &mut spec.groups[0];
-    let models = if dice.chance(30) { std::mem::take(&mut group.task.gpu.models) } else { Vec::new() };
+    let models =
+        if dice.chance(30) { std::mem::take(&mut group.task.gpu.models) } else { Vec::new() };
     let devices = if is_small { *dice.pick(&[1, 1, 2]) } else { *dice.pick(&[2, 4]) };
     let tasks = if is_small { 1 } else { *dice.pick(&[1, 2, 2]) };
-    group.task = Resources { gpu: GpuRequest { models, ..GpuRequest::whole(devices) }, ..Default::default() };
+    group.task = Resources {
+        gpu: GpuRequest { models, ..GpuRequest::whole(devices) },
+        ..Default::default()
+    };
     (group.min_tasks, group.max_tasks, group.tasks_per_node) = (tasks, tasks, None);
     if is_small {
         spec.time_limit = Some(Span::from_secs(dice.between(60, 120)));
@@ -104,7 +110,12 @@ fn saves(dice: &mut Dice, spec: &mut JobSpec, percent: u64) {
     if dice.chance(percent) {
         let lead = Span::from_secs(dice.between(1, 20));
         let by = *dice.pick(&[CheckpointBy::First, CheckpointBy::All]);
-        spec.checkpoint =
-            Some(Checkpoint { signal: 10, lead, by, then: Default::default(), to: Default::default() });
+        spec.checkpoint = Some(Checkpoint {
+            signal: 10,
+            lead,
+            by,
+            then: Default::default(),
+            to: Default::default(),
+        });
     }
 }

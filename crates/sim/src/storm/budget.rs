@@ -1,6 +1,6 @@
-//! Is no budget overrun? By its definition in docs/queues.md, from below: what runs is counted as its time limit and grace
-//! promise, what has ended with the time that it has run, and what nobody can know from the journal not at all. It shares
-//! no code with the policy.
+//! Is no budget overrun? By its definition in docs/queues.md, from below: what runs is counted as
+//! its time limit and grace promise, what has ended with the time that it has run, and what nobody
+//! can know from the journal not at all. It shares no code with the policy.
 
 use muster_model::{Span, TaskPlacement, Time, UserName};
 
@@ -32,7 +32,12 @@ fn promise(job: &Job, milli: u64, from: Time, over: Time) -> u128 {
 }
 
 /// May a job take these places at an instant?
-pub(crate) fn judge(book: &Book, job: &Job, placement: &[TaskPlacement], at: Time) -> Result<(), String> {
+pub(crate) fn judge(
+    book: &Book,
+    job: &Job,
+    placement: &[TaskPlacement],
+    at: Time,
+) -> Result<(), String> {
     let own = milli(placement);
     for (path, queue) in path_of(book, job).into_iter().filter(|_| own > 0) {
         let Some(budget) = &queue.budget else { continue };
@@ -47,13 +52,17 @@ pub(crate) fn judge(book: &Book, job: &Job, placement: &[TaskPlacement], at: Tim
         // 2. What others have taken of it, and it would.
         let sum = |of: &dyn Fn(&UserName) -> bool| {
             let is_below = |leaf: &str| {
-                leaf.strip_prefix(&*path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                leaf.strip_prefix(&*path)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             };
-            let spent =
-                book.spent.iter().filter(|one| one.from >= begin && is_below(&one.leaf) && of(&one.user));
+            let spent = book
+                .spent
+                .iter()
+                .filter(|one| one.from >= begin && is_below(&one.leaf) && of(&one.user));
             let spent: u128 = spent.map(|one| u128::from(one.milli) * u128::from(one.ran.0)).sum();
-            let runs =
-                book.counted_since().filter(|(job, ..)| is_below(book.leaf_of(job)) && of(&job.spec.user));
+            let runs = book
+                .counted_since()
+                .filter(|(job, ..)| is_below(book.leaf_of(job)) && of(&job.spec.user));
             let runs: u128 = runs
                 .map(|(job, places, from)| match job.spec.time_limit {
                     Some(_) if from < begin => 0,

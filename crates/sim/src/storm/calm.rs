@@ -1,10 +1,11 @@
-//! The end of a story: faults stop, arrivals stop, time runs. Everything that can run must end within a bound, and what is
-//! left must wait for a reason that is true; both are judged without the engine.
+//! The end of a story: faults stop, arrivals stop, time runs. Everything that can run must end
+//! within a bound, and what is left must wait for a reason that is true; both are judged without
+//! the engine.
 
 use muster_model::queue::Backfill;
 use muster_model::{
-    DependencyKind, DeviceSet, ElementId, Event, Foreign, GpuModel, NodeId, QueueSpec, Reason, Span, Target,
-    Time, TopologyRule,
+    DependencyKind, DeviceSet, ElementId, Event, Foreign, GpuModel, NodeId, QueueSpec, Reason,
+    Span, Target, Time, TopologyRule,
 };
 use muster_runtime::Input;
 use muster_runtime::engine::Engine;
@@ -79,7 +80,11 @@ impl World {
             let (node, all) = (name.clone(), DeviceSet::first(host.spec.devices.len()));
             let devices = (!all.is_empty()).then_some(all);
             inputs.push(Input::Event(Event::DrainSet { node, devices, drain: None }));
-            inputs.push(Input::Event(Event::NodeDrained { node: name, drained, reason: "for good".into() }));
+            inputs.push(Input::Event(Event::NodeDrained {
+                node: name,
+                drained,
+                reason: "for good".into(),
+            }));
         }
         inputs.extend(self.open_all());
         inputs.extend(self.cancel_services());
@@ -125,36 +130,45 @@ impl World {
         let at = runtime.instant(self.clock());
         let engine = runtime.engine_mut().ok_or("the state cannot be read")?;
         let elements = self.book.jobs.iter().flat_map(|(job, known)| {
-            let waits =
-                known.elements.iter().filter(|(_, element)| matches!(element.phase, Phase::Waits { .. }));
+            let waits = known
+                .elements
+                .iter()
+                .filter(|(_, element)| matches!(element.phase, Phase::Waits { .. }));
             waits.map(|(index, _)| ElementId { job: *job, index: *index })
         });
-        let told = elements.map(|id| format!("{id} {:?}", engine.explain(at, id).map(|told| told.reasons)));
+        let told = elements
+            .map(|id| format!("{id} {:?}", engine.explain(at, id).map(|told| told.reasons)));
         let told: Vec<String> = told.collect();
         self.runtime = Some(runtime);
         Ok(told.join("; "))
     }
 
-    /// Nobody goes round in circles. A claimant that ends leaves the places to others, and waits again only when it restarts
-    /// or has to go itself, for which somebody else needs a right of his own; so with nobody new, of each two the one goes
-    /// for the other at most as often as there are elements.
+    /// Nobody goes round in circles. A claimant that ends leaves the places to others, and waits
+    /// again only when it restarts or has to go itself, for which somebody else needs a right of
+    /// his own; so with nobody new, of each two the one goes for the other at most as often as
+    /// there are elements.
     fn judge_evictions(&self) -> Result<(), String> {
         let elements: usize = self.book.jobs.values().map(|job| job.elements.len()).sum();
         let most = (elements as u32 + 1) * MOST_ATTEMPTS as u32;
         match self.book.claims.went.iter().find(|(_, times)| **times > most) {
-            Some(((victim, by), times)) => Err(format!("{victim} goes for {by} for the {times}th time")),
+            Some(((victim, by), times)) => {
+                Err(format!("{victim} goes for {by} for the {times}th time"))
+            }
             None => Ok(()),
         }
     }
 
-    /// By when everything must be over: as if all that is left ran one after the other, each as often and as long as it may.
+    /// By when everything must be over: as if all that is left ran one after the other, each as
+    /// often and as long as it may.
     fn bound(&self) -> Span {
         let waits = |phase: &Phase| !matches!(phase, Phase::Ended(_));
         let elements = self.book.jobs.values().flat_map(|job| job.elements.values());
         let left = elements.filter(|element| waits(&element.phase)).count() as u64;
-        let begins = self.book.jobs.values().filter_map(|job| job.spec.begin).max().unwrap_or_default();
+        let begins =
+            self.book.jobs.values().filter_map(|job| job.spec.begin).max().unwrap_or_default();
         let behind = if self.skew < 0 { Span(self.skew.unsigned_abs()) } else { Span(0) };
-        let ahead = self.runtime.as_ref().map_or(Span(0), |runtime| runtime.last().since(self.clock()));
+        let ahead =
+            self.runtime.as_ref().map_or(Span(0), |runtime| runtime.last().since(self.clock()));
         // Each may have to wait for a budget to be refilled.
         let refill = site::LONGEST_BUDGET;
         let each = (LONGEST.0 + LONGEST_WAIT.0 + refill.0 + 2 * START_LIMIT.0) * MOST_ATTEMPTS;
@@ -192,9 +206,11 @@ impl World {
             for (index, element) in &job.elements {
                 let Phase::Waits { held, .. } = element.phase else { continue };
                 let id = ElementId { job: *id, index: *index };
-                let told = engine.explain(at, id).ok_or_else(|| format!("{id} cannot be explained"))?;
+                let told =
+                    engine.explain(at, id).ok_or_else(|| format!("{id} cannot be explained"))?;
                 if !told.reasons.iter().any(|reason| self.is_true(job, held, reason)) {
-                    let (reasons, spec, queues) = (&told.reasons, &job.spec, &self.book.queues.queues);
+                    let (reasons, spec, queues) =
+                        (&told.reasons, &job.spec, &self.book.queues.queues);
                     return Err(format!(
                         "{id} waits for ever, and not for {reasons:?}: {spec:?}, in {queues:?}"
                     ));
@@ -218,7 +234,8 @@ impl World {
                     && self.book.jobs.contains_key(on)
                     && (*kind == DependencyKind::After || !self.book.is_free(job))
             }
-            // Only what does not come back may be missing: nodes that stay away, what its queues never get.
+            // Only what does not come back may be missing: nodes that stay away, what its queues
+            // never get.
             Reason::NeverFits(_)
             | Reason::NeverInTopology(_)
             | Reason::Capacity(_)
@@ -244,18 +261,21 @@ impl World {
             }),
             Reason::Budget { .. } => budget::is_beyond(&self.book, job),
             Reason::WindowOver { window } => {
-                job.spec.constraint.window.as_ref() == Some(window) && !self.book.windows.contains_key(window)
+                job.spec.constraint.window.as_ref() == Some(window)
+                    && !self.book.windows.contains_key(window)
             }
             // These pass: when nothing runs, none of them is true.
             _ => false,
         }
     }
 
-    /// Could the job certainly start alone, on the nodes as they are, within what its queues own? No when nobody knows.
+    /// Could the job certainly start alone, on the nodes as they are, within what its queues own?
+    /// No when nobody knows.
     fn could_start(&self, job: &Job) -> bool {
         let path = path_of(&self.book, job);
         let is_sure = |model: &GpuModel| {
-            let owned: Vec<Option<&u64>> = path.iter().map(|(_, queue)| queue.quota.get(model)).collect();
+            let owned: Vec<Option<&u64>> =
+                path.iter().map(|(_, queue)| queue.quota.get(model)).collect();
             let all = job.spec.min_gpus();
             match owned.last() {
                 Some(Some(_)) => owned.into_iter().flatten().all(|owned| owned * 1000 >= all),
@@ -276,7 +296,8 @@ impl World {
                 let domain = |(id, host)| topology::domain(levels, host, id, level);
                 let of_all: Vec<Option<Domain>> = ids.zip(hosts).map(domain).collect();
                 of_all.iter().flatten().any(|one| {
-                    let inside = hosts.iter().zip(&of_all).filter(|(_, of)| of.as_ref() == Some(one));
+                    let inside =
+                        hosts.iter().zip(&of_all).filter(|(_, of)| of.as_ref() == Some(one));
                     let inside: Vec<Host> = inside.map(|(host, _)| host.clone()).collect();
                     fit::fits(&inside, &job.spec, &models) == Some(true)
                 })
@@ -288,7 +309,8 @@ impl World {
     }
 }
 
-/// True when somebody below owns something of the model, so that who owns nothing lives on what is left.
+/// True when somebody below owns something of the model, so that who owns nothing lives on what is
+/// left.
 fn is_shared(queue: &QueueSpec, model: &GpuModel) -> bool {
     queue.quota.contains_key(model) || queue.queues.iter().any(|child| is_shared(child, model))
 }

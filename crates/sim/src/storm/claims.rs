@@ -1,6 +1,6 @@
-//! Who was told to go for whom, and what became of it, from the journal alone: by what right, that the claimant then starts
-//! where it was promised, unless the world has changed meanwhile, and that it does not go on for ever. It shares no code
-//! with the engine.
+//! Who was told to go for whom, and what became of it, from the journal alone: by what right, that
+//! the claimant then starts where it was promised, unless the world has changed meanwhile, and that
+//! it does not go on for ever. It shares no code with the engine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,12 +72,18 @@ pub(crate) fn judge_eviction(
             if is_right { Ok(()) } else { Err("it is not of lower priority in the same queue") }
         }
         EvictionCause::Grown => Err("it grows for another"),
-        EvictionCause::Shrunk | EvictionCause::Moved if claims_last => Err("the other is in nobody's turn"),
+        EvictionCause::Shrunk | EvictionCause::Moved if claims_last => {
+            Err("the other is in nobody's turn")
+        }
         EvictionCause::Shrunk if !terms.priority && !terms.reclaim => Err("nobody makes room"),
         EvictionCause::Shrunk => Ok(()),
         EvictionCause::Moved => onward::judge_move(book, (job, victim), wanted, at),
-        EvictionCause::Yielded if is_last && !claims_last && (terms.priority || terms.reclaim) => Ok(()),
-        EvictionCause::Yielded => Err("it does not run only as long as nobody waits, or the other neither"),
+        EvictionCause::Yielded if is_last && !claims_last && (terms.priority || terms.reclaim) => {
+            Ok(())
+        }
+        EvictionCause::Yielded => {
+            Err("it does not run only as long as nobody waits, or the other neither")
+        }
         EvictionCause::Reclaimed if !terms.reclaim => Err("nothing is taken back"),
         EvictionCause::Reclaimed if claims_last => Err("it is in nobody's turn"),
         EvictionCause::Reclaimed => {
@@ -85,7 +91,11 @@ pub(crate) fn judge_eviction(
             let owes = |(model, milli): (&GpuModel, &u64)| {
                 held.contains_key(model) && owes(book, (claimant, job), model, *milli)
             };
-            if wanted.iter().any(owes) { Ok(()) } else { Err("its queue owes the claimant's nothing") }
+            if wanted.iter().any(owes) {
+                Ok(())
+            } else {
+                Err("its queue owes the claimant's nothing")
+            }
         }
     }
 }
@@ -96,7 +106,8 @@ fn comes_last(job: &Job, index: u32) -> bool {
     floor.map_or(job.spec.tier == Tier::Last, |floor| index >= floor)
 }
 
-/// The claimant's side stays within what it owns, and the other side is beyond that, all the way down.
+/// The claimant's side stays within what it owns, and the other side is beyond that, all the way
+/// down.
 fn owes(book: &Book, (to, from): (&Job, &Job), model: &GpuModel, milli: u64) -> bool {
     let used = |queue: &str| used(book, book.counted(), queue, model);
     // What starts larger than it must counts there already, but nobody knows how much of it.
@@ -109,7 +120,8 @@ fn owes(book: &Book, (to, from): (&Job, &Job), model: &GpuModel, milli: u64) -> 
         && from[shared..].iter().all(beyond)
 }
 
-/// As [`owes`], by a lender that stays within what it owns all the way up, and of one who holds nothing but what is borrowed.
+/// As [`owes`], by a lender that stays within what it owns all the way up, and of one who holds
+/// nothing but what is borrowed.
 pub(crate) fn owes_whole(
     book: &Book,
     (to, from): (&Job, &Job),
@@ -140,7 +152,8 @@ fn used<'a>(
     inside.map(|(_, places)| quota::by_model(book, places).get(model).copied().unwrap_or(0)).sum()
 }
 
-/// May a promise be given up? Only when the world has changed since, a drain of its places lies ahead, or they are set aside.
+/// May a promise be given up? Only when the world has changed since, a drain of its places lies
+/// ahead, or they are set aside.
 pub(crate) fn judge_end(book: &Book, element: ElementId) -> Result<(), String> {
     let claim = book.claims.of.get(&element).ok_or("it was promised nothing")?;
     let closes = |place: &TaskPlacement| {
@@ -163,8 +176,10 @@ pub(crate) fn judge_start(
     placement: &[TaskPlacement],
 ) -> Result<(), String> {
     let leaving = |attempt: &super::attempt::Attempt| attempt.leaving.is_some();
-    let stays =
-        book.active().filter(|(_, attempt)| !leaving(attempt)).map(|(_, attempt)| &*attempt.placement);
+    let stays = book
+        .active()
+        .filter(|(_, attempt)| !leaving(attempt))
+        .map(|(_, attempt)| &*attempt.placement);
     let promised = book.claims.of.iter().filter(|(of, _)| **of != element);
     let all: Vec<&TaskPlacement> =
         stays.chain(promised.map(|(_, claim)| &*claim.placement)).flatten().collect();
@@ -174,7 +189,10 @@ pub(crate) fn judge_start(
             let others = all.iter().filter(|other| holdings::is_on(other, place.node, device));
             let held: u32 = own.map(|one| one.share.0).chain(others.map(|one| one.share.0)).sum();
             if held > 1000 {
-                return Err(format!("device {device} of node {} is promised to another", place.node));
+                return Err(format!(
+                    "device {device} of node {} is promised to another",
+                    place.node
+                ));
             }
         }
     }

@@ -1,4 +1,5 @@
-//! What really happened in a storm, counted: a story that exercises nothing is a defect. Counts only.
+//! What really happened in a storm, counted: a story that exercises nothing is a defect. Counts
+//! only.
 
 use std::fmt;
 

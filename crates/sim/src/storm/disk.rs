@@ -1,5 +1,6 @@
-//! The store of a storm: in memory, and it fails as told, at appending, at loading, at snapshots. It keeps every batch that
-//! became durable for whoever writes the history. It must not decide what a failure means.
+//! The store of a storm: in memory, and it fails as told, at appending, at loading, at snapshots.
+//! It keeps every batch that became durable for whoever writes the history. It must not decide what
+//! a failure means.
 
 use muster_model::{Time, UserName};
 use muster_runtime::{Batch, Loaded, MemStore, Receipt, SavedState, Store, StoreError};

@@ -1,5 +1,5 @@
-//! Can a gang be placed on idle nodes at all? Plain search with a budget, for small clusters; it shares no code with the
-//! engine's.
+//! Can a gang be placed on idle nodes at all? Plain search with a budget, for small clusters; it
+//! shares no code with the engine's.
 
 use muster_model::{DeviceSet, GpuModel, JobSpec, TaskGroup};
 
@@ -28,7 +28,8 @@ struct Block<'a> {
     is_first: bool,
 }
 
-/// Whether the nodes could host the job on GPUs of these models if nothing else ran; `None` when the search takes long.
+/// Whether the nodes could host the job on GPUs of these models if nothing else ran; `None` when
+/// the search takes long.
 pub(crate) fn fits(hosts: &[Host], spec: &JobSpec, models: &[GpuModel]) -> Option<bool> {
     let admits = |host: &&Host| {
         let labels = &spec.constraint.labels;
@@ -37,7 +38,8 @@ pub(crate) fn fits(hosts: &[Host], spec: &JobSpec, models: &[GpuModel]) -> Optio
             && labels.iter().all(|(key, value)| host.spec.labels.get(key) == Some(value))
             && !spec.constraint.exclude.contains(&host.spec.name)
     };
-    let mut rooms: Vec<Room<'_>> = hosts.iter().filter(admits).map(|host| room(host, models)).collect();
+    let mut rooms: Vec<Room<'_>> =
+        hosts.iter().filter(admits).map(|host| room(host, models)).collect();
     let mut blocks = Vec::new();
     for group in &spec.groups {
         let tasks = group.tasks_per_node.unwrap_or(1);
@@ -84,8 +86,8 @@ fn place(rooms: &mut [Room<'_>], blocks: &[Block<'_>], from: usize, steps: &mut 
     false
 }
 
-/// What can be left of a node when a block goes there. Tasks that a group puts on one node share one model
-/// (docs/jobs.md, `gpu`).
+/// What can be left of a node when a block goes there. Tasks that a group puts on one node share
+/// one model (docs/jobs.md, `gpu`).
 fn ways<'a>(room: &Room<'a>, block: &Block<'_>) -> Vec<Room<'a>> {
     let together = |model: Option<&GpuModel>| {
         let mut all = vec![room.clone()];
@@ -97,7 +99,8 @@ fn ways<'a>(room: &Room<'a>, block: &Block<'_>) -> Vec<Room<'a>> {
     if !block.apart {
         return together(None);
     }
-    let mut models: Vec<&GpuModel> = room.host.spec.devices.iter().map(|device| &device.model).collect();
+    let mut models: Vec<&GpuModel> =
+        room.host.spec.devices.iter().map(|device| &device.model).collect();
     models.sort_unstable();
     models.dedup();
     match models.is_empty() {

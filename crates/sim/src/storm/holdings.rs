@@ -1,5 +1,6 @@
-//! Who holds what, counted plainly from the journal: a start must be whole, on nodes that take work, within what they have
-//! and within the queues' limits. It shares no code with the engine's judge.
+//! Who holds what, counted plainly from the journal: a start must be whole, on nodes that take
+//! work, within what they have and within the queues' limits. It shares no code with the engine's
+//! judge.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,13 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(spec: &NodeSpec) -> Self {
         let (drained_from, devices_from) = (None, BTreeMap::new());
-        Self { spec: spec.clone(), up: true, drained_from, devices_from, foreign: Foreign::default() }
+        Self {
+            spec: spec.clone(),
+            up: true,
+            drained_from,
+            devices_from,
+            foreign: Foreign::default(),
+        }
     }
 
     /// Drains the node or some of its devices from an instant on, or takes them back.
@@ -60,7 +67,8 @@ pub(crate) fn judge_start(
         return Err(format!("{id} starts with {} tasks", placement.len()));
     }
     for place in placement {
-        judge_place(book, job, place, at).map_err(|what| format!("{id} on node {}: {what}", place.node))?;
+        judge_place(book, job, place, at)
+            .map_err(|what| format!("{id} on node {}: {what}", place.node))?;
     }
     // 2. With all others, within what the nodes have.
     let mut used: BTreeMap<NodeId, (u64, u64)> = BTreeMap::new();
@@ -80,8 +88,9 @@ pub(crate) fn judge_start(
     for place in placement {
         let Some(host) = book.nodes.get(place.node.0 as usize) else { continue };
         let (cpus, memory) = used.get(&place.node).copied().unwrap_or_default();
-        let beyond =
-            |used: u64, all: u64, others: u64, asked: bool| asked && used > all.saturating_sub(others);
+        let beyond = |used: u64, all: u64, others: u64, asked: bool| {
+            asked && used > all.saturating_sub(others)
+        };
         let task = &job.spec.groups[usize::from(place.group)].task;
         if beyond(cpus, host.spec.cpus.0.into(), host.foreign.cpus.0.into(), task.cpus.0 > 0)
             || beyond(memory, host.spec.memory.0, host.foreign.memory.0, task.memory.0 > 0)
@@ -112,7 +121,12 @@ pub(crate) fn model_of<'a>(book: &'a Book, place: &TaskPlacement) -> Option<&'a 
     host.spec.devices.get(device).map(|device| &device.model)
 }
 
-fn judge_place(book: &Book, job: &Job, place: &TaskPlacement, at: Time) -> Result<(), &'static str> {
+fn judge_place(
+    book: &Book,
+    job: &Job,
+    place: &TaskPlacement,
+    at: Time,
+) -> Result<(), &'static str> {
     let host = book.nodes.get(place.node.0 as usize).ok_or("there is no such node")?;
     let group = job.spec.groups.get(usize::from(place.group)).ok_or("there is no such group")?;
     let end = job.spec.time_limit.map_or(Time::NEVER, |limit| at + limit + job.spec.grace);
@@ -137,8 +151,11 @@ fn judge_place(book: &Book, job: &Job, place: &TaskPlacement, at: Time) -> Resul
     if place.devices.iter().any(|device| taken.contains(device)) {
         return Err("others use that device");
     }
-    let models: Option<Vec<&GpuModel>> =
-        place.devices.iter().map(|device| host.spec.devices.get(device).map(|one| &one.model)).collect();
+    let models: Option<Vec<&GpuModel>> = place
+        .devices
+        .iter()
+        .map(|device| host.spec.devices.get(device).map(|one| &one.model))
+        .collect();
     let models = models.ok_or("there is no such device")?;
     if models.windows(2).any(|two| two[0] != two[1]) {
         return Err("its devices are of several models");
@@ -164,7 +181,8 @@ pub(crate) fn judge_queues(
         }
         let of_user = others.iter().filter(|(other, _)| other.spec.user == job.spec.user);
         let places = of_user.flat_map(|(_, places)| places.iter()).chain(placement);
-        let milli: u64 = places.map(|place| u64::from(place.devices.len()) * u64::from(place.share.0)).sum();
+        let milli: u64 =
+            places.map(|place| u64::from(place.devices.len()) * u64::from(place.share.0)).sum();
         let asks = placement.iter().any(|place| !place.devices.is_empty());
         if asks && queue.limits.gpus_per_user.is_some_and(|most| milli > most * 1000) {
             return Err(format!("the GPUs that a user may hold in {path}"));

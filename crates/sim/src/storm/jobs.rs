@@ -1,5 +1,5 @@
-//! Jobs of a story and how their programs behave: gangs, several groups, arrays, shares, services, dependencies, limits,
-//! restarts. Chosen by dice; it does not know what becomes of them.
+//! Jobs of a story and how their programs behave: gangs, several groups, arrays, shares, services,
+//! dependencies, limits, restarts. Chosen by dice; it does not know what becomes of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::payload::{Command, Identity};
 use muster_model::{
-    AfterCheckpoint, Array, Bytes, Checkpoint, CheckpointBy, CpuMilli, Dependency, DependencyKind, GpuMilli,
-    JobId, JobSpec, Kind, Notebook, Payload, Protection, QueueTree, Replicas, Restart, Segment, Service,
-    Span, TaskExit, TaskGroup, Time, Topology, TopologyRule, WindowName,
+    AfterCheckpoint, Array, Bytes, Checkpoint, CheckpointBy, CpuMilli, Dependency, DependencyKind,
+    GpuMilli, JobId, JobSpec, Kind, Notebook, Payload, Protection, QueueTree, Replicas, Restart,
+    Segment, Service, Span, TaskExit, TaskGroup, Time, Topology, TopologyRule, WindowName,
 };
 use muster_runtime::Draft;
 
@@ -51,7 +51,8 @@ pub(crate) fn draft(
             spec.after.push(Dependency { kind, job: JobId(next.0 - back) });
         }
     }
-    let commands = spec.groups.iter().map(|group| (group.name.clone(), Command::Script("work".to_owned())));
+    let commands =
+        spec.groups.iter().map(|group| (group.name.clone(), Command::Script("work".to_owned())));
     let payload = Payload {
         commands: commands.collect(),
         env: BTreeMap::new(),
@@ -131,14 +132,18 @@ fn wish(dice: &mut Dice, groups: &[TaskGroup]) -> Topology {
         group.min_tasks.is_multiple_of(2) && 2u32.is_multiple_of(group.tasks_per_node.unwrap_or(1))
     };
     let may_slice = groups.iter().all(divides) && !matches!(rule, TopologyRule::Spread(_));
-    let segment = (may_slice && dice.chance(50)).then(|| Segment { tasks: 2, level: "leaf".into() });
+    let segment =
+        (may_slice && dice.chance(50)).then(|| Segment { tasks: 2, level: "leaf".into() });
     Topology { rule, segment }
 }
 
 fn group(dice: &mut Dice, pattern: &TaskGroup, name: &str) -> TaskGroup {
     let mut gpu = match dice.roll(10) {
         0..=5 => GpuRequest::whole(*dice.pick(&[1, 1, 1, 2, 4, 8])),
-        6 | 7 => GpuRequest { share: GpuMilli(*dice.pick(&[100, 250, 500, 700])), ..GpuRequest::default() },
+        6 | 7 => GpuRequest {
+            share: GpuMilli(*dice.pick(&[100, 250, 500, 700])),
+            ..GpuRequest::default()
+        },
         _ => GpuRequest::default(),
     };
     if !gpu.is_none() && dice.chance(40) {
@@ -149,9 +154,13 @@ fn group(dice: &mut Dice, pattern: &TaskGroup, name: &str) -> TaskGroup {
         }
     }
     let tasks: u32 = *dice.pick(&[1, 1, 1, 2, 3, 4, 6]);
-    let per_node = dice.chance(25).then(|| *dice.pick(&[1, 2])).filter(|block| tasks.is_multiple_of(*block));
-    let mut task =
-        Resources { gpu, cpus: CpuMilli(*dice.pick(&[0, 500, 1000, 3000])), ..Resources::default() };
+    let per_node =
+        dice.chance(25).then(|| *dice.pick(&[1, 2])).filter(|block| tasks.is_multiple_of(*block));
+    let mut task = Resources {
+        gpu,
+        cpus: CpuMilli(*dice.pick(&[0, 500, 1000, 3000])),
+        ..Resources::default()
+    };
     task.memory = Bytes(*dice.pick(&[0, 0, 10, 60]));
     if dice.chance(10) {
         task.extras.insert("nic".into(), 1);
@@ -199,7 +208,9 @@ pub(crate) fn conduct(dice: &mut Dice, kind: &Kind) -> Conduct {
         _ => TaskExit::Code { code: 0 },
     };
     let exit = match kind {
-        Kind::Notebook(Notebook { idle: Some(after) }) if dice.chance(60) => TaskExit::Idle { after: *after },
+        Kind::Notebook(Notebook { idle: Some(after) }) if dice.chance(60) => {
+            TaskExit::Idle { after: *after }
+        }
         _ => exit,
     };
     let lasts = (!dice.chance(8)).then(|| Span(dice.between(1, 120_000)));

@@ -1,16 +1,21 @@
-//! Storms: whole stories from one number. A cluster, a queue tree, jobs of all shapes, people who change their minds, and
-//! faults of disk, daemon, wire, tasks, nodes and clock, played on the production runtime and engine. What must hold is
-//! judged after each step, and at the end, when faults and arrivals stop, everything that can run must end.
+//! Storms: whole stories from one number. A cluster, a queue tree, jobs of all shapes, people who
+//! change their minds, and faults of disk, daemon, wire, tasks, nodes and clock, played on the
+//! production runtime and engine. What must hold is judged after each step, and at the end, when
+//! faults and arrivals stop, everything that can run must end.
 //!
-//! * `../dice.rs`, `site.rs`, `jobs.rs`, `asked.rs`, `beyond.rs`, `weather.rs`, `office.rs`: what there is and what happens, chosen by dice
-//! * `world.rs`: daemon, disk (`disk.rs`), tasks (the backend of `scenario/`), wire (`wire.rs`), and what holds at all times
-//! * `book/`, `attempt.rs`, `holdings.rs`, `quota.rs`, `budget.rs`, `topology.rs`, `claims.rs`, `onward.rs`, `windows.rs`, `owed.rs`: a
-//!   second account of every job from the journal alone
-//! * `calm.rs`, `fit.rs`: the end of a story, and what may be left then; `siege.rs`: a bound on waiting behind endless jobs
+//! * `../dice.rs`, `site.rs`, `jobs.rs`, `asked.rs`, `beyond.rs`, `weather.rs`, `office.rs`: what
+//!   there is and what happens, chosen by dice
+//! * `world.rs`: daemon, disk (`disk.rs`), tasks (the backend of `scenario/`), wire (`wire.rs`),
+//!   and what holds at all times
+//! * `book/`, `attempt.rs`, `holdings.rs`, `quota.rs`, `budget.rs`, `topology.rs`, `claims.rs`,
+//!   `onward.rs`, `windows.rs`, `owed.rs`: a second account of every job from the journal alone
+//! * `calm.rs`, `fit.rs`: the end of a story, and what may be left then; `siege.rs`: a bound on
+//!   waiting behind endless jobs
 //! * `cover.rs`, `trace.rs`: what happened, counted and told
 //!
-//! The same number gives the same story, and the same transcript to the byte. docs/adr/0010-deterministic-simulation.md has
-//! the reasons. It must not hold scheduling logic, and no clock or random number but the dice.
+//! The same number gives the same story, and the same transcript to the byte.
+//! docs/adr/0010-deterministic-simulation.md has the reasons. It must not hold scheduling logic,
+//! and no clock or random number but the dice.
 
 mod asked;
 mod attempt;
@@ -80,7 +85,8 @@ pub fn play(seed: u64, most_rounds: Option<u64>, keep_lines: bool) -> Result<Pla
     let all = Dice::new(!seed).between(20, 120);
     let rounds = most_rounds.map_or(all, |most| most.min(all));
     let broken = |round, what, lines| Box::new(Broken { seed, round, rounds, what, lines });
-    let mut world = World::new(seed, Trace::new(keep_lines)).map_err(|what| broken(0, what, Vec::new()))?;
+    let mut world =
+        World::new(seed, Trace::new(keep_lines)).map_err(|what| broken(0, what, Vec::new()))?;
     for round in 1..=rounds {
         if let Err(what) = world.round() {
             return Err(broken(round, what, world.trace.lines()));
@@ -95,5 +101,6 @@ pub fn play(seed: u64, most_rounds: Option<u64>, keep_lines: bool) -> Result<Pla
 /// The fewest rounds after which the story of a seed still breaks, when it does.
 #[must_use]
 pub fn shrink(broken: &Broken) -> Option<Box<Broken>> {
-    (0..=broken.rounds.min(broken.round)).find_map(|rounds| play(broken.seed, Some(rounds), false).err())
+    (0..=broken.rounds.min(broken.round))
+        .find_map(|rounds| play(broken.seed, Some(rounds), false).err())
 }

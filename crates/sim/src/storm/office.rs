@@ -1,5 +1,6 @@
-//! What administrators do besides nodes and queues: they set nodes and GPUs aside for some, and name the levels of the
-//! topology anew. Chosen by dice; it must not look at what the engine decides.
+//! What administrators do besides nodes and queues: they set nodes and GPUs aside for some, and
+//! name the levels of the topology anew. Chosen by dice; it must not look at what the engine
+//! decides.
 
 use muster_model::{Event, GpuModel, NodeName, Span, Window, WindowName, WindowTimes, WindowWhat};
 use muster_runtime::Input;
@@ -31,7 +32,8 @@ impl World {
         let users = vec![(*dice.pick(&USERS)).into(), (*dice.pick(&USERS)).into()];
         let stop = dice.chance(50);
         let reason = "a talk".into();
-        let window = Window { name, users, queues, what, times, stop, by: Some("root".into()), reason };
+        let window =
+            Window { name, users, queues, what, times, stop, by: Some("root".into()), reason };
         Event::WindowSet(Box::new(window))
     }
 

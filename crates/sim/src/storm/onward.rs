@@ -1,6 +1,6 @@
-//! Who goes and goes on by the same plan, from the journal alone: a gang that shrinks keeps some of its places, one that grows
-//! goes for itself, who is moved is as large as he was, and what all moves cost stays within their budget. It shares no code
-//! with the engine.
+//! Who goes and goes on by the same plan, from the journal alone: a gang that shrinks keeps some of
+//! its places, one that grows goes for itself, who is moved is as large as he was, and what all
+//! moves cost stays within their budget. It shares no code with the engine.
 
 use muster_model::{Elastic, JobSpec, Kind, QueueTree, Span, TaskPlacement, Time};
 
@@ -46,16 +46,19 @@ pub(crate) fn stretched(spec: &JobSpec, placement: &[TaskPlacement]) -> Vec<Task
     placement.iter().filter(|place| Some(place.group) == elastic).cloned().collect()
 }
 
-/// True for a number of tasks that a gang may have: in every group within its range, and by whole steps.
+/// True for a number of tasks that a gang may have: in every group within its range, and by whole
+/// steps.
 pub(crate) fn is_size(spec: &JobSpec, placement: &[TaskPlacement]) -> bool {
     let step = spec.elastic().map_or(1, |elastic| elastic.step);
     (0u16..).zip(&spec.groups).all(|(at, group)| {
         let tasks = placement.iter().filter(|place| place.group == at).count() as u32;
-        (group.min_tasks..=group.max_tasks).contains(&tasks) && (tasks - group.min_tasks).is_multiple_of(step)
+        (group.min_tasks..=group.max_tasks).contains(&tasks)
+            && (tasks - group.min_tasks).is_multiple_of(step)
     })
 }
 
-/// True where every start promises a whole run anew to a budget: nobody is started again there but by need.
+/// True where every start promises a whole run anew to a budget: nobody is started again there but
+/// by need.
 pub(crate) fn is_budgeted(book: &Book, job: &Job) -> bool {
     path_of(book, job).iter().any(|(_, queue)| queue.budget.is_some())
 }
@@ -111,7 +114,8 @@ pub(crate) fn judge_move(
     wanted: &[TaskPlacement],
     at: Time,
 ) -> Result<(), &'static str> {
-    let is_there = |place: &TaskPlacement| attempt.placement.iter().any(|own| own.node == place.node);
+    let is_there =
+        |place: &TaskPlacement| attempt.placement.iter().any(|own| own.node == place.node);
     match () {
         () if book.queues.defragment.is_none() => Err("nobody is moved"),
         () if job.spec.kind != Kind::Task => Err("it is a service or a notebook"),
@@ -128,8 +132,12 @@ pub(crate) fn judge_move(
 }
 
 /// May who is moved go on there?
-pub(crate) fn judge_new_place(attempt: &Attempt, gets: &[TaskPlacement]) -> Result<(), &'static str> {
-    let groups = |places: &[TaskPlacement]| places.iter().map(|place| place.group).collect::<Vec<_>>();
+pub(crate) fn judge_new_place(
+    attempt: &Attempt,
+    gets: &[TaskPlacement],
+) -> Result<(), &'static str> {
+    let groups =
+        |places: &[TaskPlacement]| places.iter().map(|place| place.group).collect::<Vec<_>>();
     match () {
         () if groups(gets) != groups(&attempt.placement) => Err("it goes on with another size"),
         () if *gets == *attempt.placement => Err("it is moved to where it is"),
@@ -145,10 +153,12 @@ pub(crate) fn cost(job: &Job, attempt: &Attempt, at: Time) -> u128 {
     u128::from(budget::milli(&attempt.placement)) * length
 }
 
-/// What may still be spent on moves in the window of an instant; windows follow each other from 1970 on.
+/// What may still be spent on moves in the window of an instant; windows follow each other from
+/// 1970 on.
 fn left(book: &Book, at: Time) -> Option<u128> {
     let terms = book.queues.defragment.as_ref()?;
     let begin = Time(at.0 - at.0 % terms.every.0);
-    let spent: u128 = book.moves.spent.iter().filter(|(then, _)| *then >= begin).map(|(_, cost)| cost).sum();
+    let spent: u128 =
+        book.moves.spent.iter().filter(|(then, _)| *then >= begin).map(|(_, cost)| cost).sum();
     (u128::from(terms.gpu_hours) * GPU_HOUR).checked_sub(spent)
 }

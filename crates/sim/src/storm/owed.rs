@@ -1,6 +1,7 @@
-//! Does a lender get back what is its own? Judged where the answer is sure: one task on one device that would fit in the very
-//! place of one who borrows, whom nothing protects, with nobody else to be considered. And does nobody grow into what such a
-//! task waits for? It shares no code with the engine.
+//! Does a lender get back what is its own? Judged where the answer is sure: one task on one device
+//! that would fit in the very place of one who borrows, whom nothing protects, with nobody else to
+//! be considered. And does nobody grow into what such a task waits for? It shares no code with the
+//! engine.
 
 use muster_model::queue::Backfill;
 use muster_model::{ElementId, GpuMilli, JobId, Protection, Span, TaskPlacement, Tier, Time};
@@ -35,13 +36,19 @@ pub(crate) fn waits_in_vain(book: &Book, at: Time) -> Option<(ElementId, Element
     None
 }
 
-/// Who waits, and could as well be where a gang gets larger: on any of those places, for no longer, and within its quota
-/// even beside all of the gang.
-pub(crate) fn is_passed_by(book: &Book, gang: &Job, places: &[TaskPlacement], at: Time) -> Option<ElementId> {
+/// Who waits, and could as well be where a gang gets larger: on any of those places, for no longer,
+/// and within its quota even beside all of the gang.
+pub(crate) fn is_passed_by(
+    book: &Book,
+    gang: &Job,
+    places: &[TaskPlacement],
+    at: Time,
+) -> Option<ElementId> {
     if book.queues.backfill == Backfill::None || !book.windows.is_empty() || places.is_empty() {
         return None;
     }
-    let lasts = |job: &Job| job.spec.time_limit.map_or(Span(u64::MAX), |limit| limit + job.spec.grace);
+    let lasts =
+        |job: &Job| job.spec.time_limit.map_or(Span(u64::MAX), |limit| limit + job.spec.grace);
     let could_be = |job: &Job, place: &TaskPlacement| {
         let task = &job.spec.groups[0].task;
         let own = TaskPlacement { group: 0, devices: place.devices.lowest(1), ..place.clone() };
@@ -108,7 +115,8 @@ fn could_go(book: &Book, job: &Job, (other, attempt): (&Job, &Attempt), at: Time
         let Some(host) = book.nodes.get(place.node.0 as usize) else { return false };
         let is_open = host.up && host.closes(place.devices).is_none();
         let taken = host.foreign.devices.or(host.foreign.drained);
-        let is_enough = theirs.is_some_and(|their| their.cpus >= task.cpus && their.memory >= task.memory);
+        let is_enough =
+            theirs.is_some_and(|their| their.cpus >= task.cpus && their.memory >= task.memory);
         is_open
             && is_enough
             && place.devices.and(taken).is_empty()
@@ -125,10 +133,17 @@ fn could_go(book: &Book, job: &Job, (other, attempt): (&Job, &Attempt), at: Time
     !is_safe(quota::protection(other, attempt.id.element.index))
         && !of_queue.is_some_and(is_safe)
         && held.len() == 1
-        && claims::owes_whole(book, (job, other), model, asked, held.get(model).copied().unwrap_or(0))
+        && claims::owes_whole(
+            book,
+            (job, other),
+            model,
+            asked,
+            held.get(model).copied().unwrap_or(0),
+        )
         && attempt.placement.iter().filter(|place| fits(place)).any(|place| {
             let devices = place.devices.lowest(1);
-            let own = TaskPlacement { group: 0, devices, share: GpuMilli(asked as u32), ..place.clone() };
+            let own =
+                TaskPlacement { group: 0, devices, share: GpuMilli(asked as u32), ..place.clone() };
             quota::judge(book, (job, 0), &[own], &[attempt.id]).is_ok()
         })
 }

@@ -1,6 +1,6 @@
-//! May a queue hold so much? Quota with borrowing and lending by its definition in docs/queues.md, worked out anew from
-//! everything that counts: what holds its places and was not told to go, and what was promised places. It shares no code
-//! with the policy.
+//! May a queue hold so much? Quota with borrowing and lending by its definition in docs/queues.md,
+//! worked out anew from everything that counts: what holds its places and was not told to go, and
+//! what was promised places. It shares no code with the policy.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use super::holdings::{model_of, path_of};
 /// Use of one model by leaf, in thousandths.
 type Use<'a> = BTreeMap<&'a str, u64>;
 
-/// Judges a start (or a promise) against all that counts beside it, as if some attempts had been told to go.
+/// Judges a start (or a promise) against all that counts beside it, as if some attempts had been
+/// told to go.
 pub(crate) fn judge(
     book: &Book,
     (job, index): (&Job, u32),
@@ -43,7 +44,8 @@ pub(crate) fn by_model(book: &Book, placement: &[TaskPlacement]) -> BTreeMap<Gpu
     sums
 }
 
-/// How safe an element is by its own terms: what a service has promised to be always is, and its burst never.
+/// How safe an element is by its own terms: what a service has promised to be always is, and its
+/// burst never.
 pub(crate) fn protection(job: &Job, index: u32) -> Protection {
     match job.spec.service() {
         Some(service) if index < service.replicas.floor => Protection::Always,
@@ -65,14 +67,17 @@ fn judge_model(
     if !path.iter().any(|(_, queue)| queue.quota.contains_key(model)) {
         return Ok(());
     }
-    // 2. From the leaf up: what counts after the start stays within what the queue has and may borrow.
+    // 2. From the leaf up: what counts after the start stays within what the queue has and may
+    //    borrow.
     let mut growth = milli;
     for (name, queue) in path.iter().rev() {
         let above = path.iter().take_while(|(other, _)| other != name);
         let is_below_one = above.into_iter().any(|(_, queue)| queue.quota.contains_key(model));
-        let (taken, nominal) = (taken(queue, name, model, used, is_below_one), nominal(queue, model));
+        let (taken, nominal) =
+            (taken(queue, name, model, used, is_below_one), nominal(queue, model));
         let is_set = queue.quota.contains_key(model);
-        let most = queue.borrow.filter(|_| is_set).map_or(u64::MAX, |borrow| nominal + borrow * 1000);
+        let most =
+            queue.borrow.filter(|_| is_set).map_or(u64::MAX, |borrow| nominal + borrow * 1000);
         if taken + growth > most {
             return Err(format!("the quota of {name} for {model}, with all that it may borrow"));
         }
@@ -81,7 +86,8 @@ fn judge_model(
         if is_set && queue.limits.borrowed_time.is_some_and(is_long) && taken + growth > nominal {
             return Err(format!("the time for which {name} may borrow {model}"));
         }
-        let plain: u64 = used.iter().filter(|(leaf, _)| is_below(leaf, name)).map(|(_, milli)| milli).sum();
+        let plain: u64 =
+            used.iter().filter(|(leaf, _)| is_below(leaf, name)).map(|(_, milli)| milli).sum();
         if is_set && owns && plain + milli > nominal {
             return Err(format!("what {name} owns of {model}, though it cannot be taken back"));
         }
@@ -93,7 +99,8 @@ fn judge_model(
     }
     // 3. All queues together hold no more than all their quotas.
     let queues = &book.queues.queues;
-    let claimed = |queue: &QueueSpec| taken(queue, &queue.name, model, used, false).max(kept(queue, model));
+    let claimed =
+        |queue: &QueueSpec| taken(queue, &queue.name, model, used, false).max(kept(queue, model));
     let all: u64 = queues.iter().map(claimed).sum();
     let most: u64 = queues.iter().map(|queue| nominal(queue, model)).sum();
     match all + growth > most {
@@ -118,7 +125,8 @@ fn kept(queue: &QueueSpec, model: &GpuModel) -> u64 {
     queue.lend.map_or(0, |lend| own.saturating_sub(lend * 1000))
 }
 
-/// What counts as used of a queue: of a parent, what its children use or never lend; of a leaf that no quota reaches, nothing.
+/// What counts as used of a queue: of a parent, what its children use or never lend; of a leaf that
+/// no quota reaches, nothing.
 fn taken(queue: &QueueSpec, name: &str, model: &GpuModel, used: &Use<'_>, above: bool) -> u64 {
     let is_bounded = above || queue.quota.contains_key(model);
     if queue.queues.is_empty() {

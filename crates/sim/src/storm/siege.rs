@@ -1,12 +1,14 @@
-//! The siege that some stories end with: small jobs without a time limit keep coming, and a gang that is first in its queue must
-//! start within a bound all the same. Judged without the engine. It must not look at what the engine keeps for whom.
+//! The siege that some stories end with: small jobs without a time limit keep coming, and a gang
+//! that is first in its queue must start within a bound all the same. Judged without the engine. It
+//! must not look at what the engine keeps for whom.
 
 use std::sync::Arc;
 
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::queue::Backfill;
 use muster_model::{
-    ElementId, Event, GpuModel, JobId, JobSpec, QueueTree, Restart, Span, Target, TaskExit, TaskGroup,
+    ElementId, Event, GpuModel, JobId, JobSpec, QueueTree, Restart, Span, Target, TaskExit,
+    TaskGroup,
 };
 use muster_runtime::Input;
 
@@ -36,9 +38,12 @@ impl World {
         let mut tree = QueueTree { patience: Some(PATIENCE), ..QueueTree::single() };
         tree.backfill =
             *self.dice.pick(&[Backfill::Easy, Backfill::None, Backfill::Conservative { depth: 4 }]);
-        let cancel =
-            |job: &JobId| Event::Cancel { target: Target { job: *job, index: None }, by: "root".into() };
-        let mut inputs: Vec<Input> = self.book.jobs.keys().map(|job| Input::Event(cancel(job))).collect();
+        let cancel = |job: &JobId| Event::Cancel {
+            target: Target { job: *job, index: None },
+            by: "root".into(),
+        };
+        let mut inputs: Vec<Input> =
+            self.book.jobs.keys().map(|job| Input::Event(cancel(job))).collect();
         inputs.push(Input::Event(Event::QueuesSet(Box::new(tree))));
         self.settle(inputs, &[])?;
         self.run_out()?;
@@ -51,8 +56,11 @@ impl World {
             self.send_small()?;
         }
         let gang = self.next_job();
-        let conduct =
-            Conduct { lasts: Some(Span::from_secs(5)), exit: TaskExit::Code { code: 0 }, stubborn: false };
+        let conduct = Conduct {
+            lasts: Some(Span::from_secs(5)),
+            exit: TaskExit::Code { code: 0 },
+            stubborn: false,
+        };
         self.send_plain(GANG, widest, conduct)?;
         // 3. It starts while they keep coming, whatever becomes of the daemon.
         self.keep_coming(ElementId { job: gang, index: 0 })?;
@@ -92,7 +100,8 @@ impl World {
         let (key, user) = (format!("siege-{}", self.sent.len()), "ann");
         let name: Arc<str> = name.into();
         let (site, next) = ((&self.book.queues, &self.book.windows), self.next_job());
-        let mut draft = jobs::draft(&mut self.dice, &self.patterns.job, site, self.now, next, (&name, user));
+        let mut draft =
+            jobs::draft(&mut self.dice, &self.patterns.job, site, self.now, next, (&name, user));
         let payload = draft.spec.payload;
         draft.spec = JobSpec {
             payload,
@@ -118,7 +127,8 @@ impl World {
             if self.book.attempt(gang).is_some() {
                 return Ok(());
             }
-            // The gang is not first while an older small job waits, as happens where GPUs are out of service.
+            // The gang is not first while an older small job waits, as happens where GPUs are out
+            // of service.
             if self.waits_before(gang.job) {
                 begun = self.now;
             }

@@ -1,11 +1,13 @@
-//! What a story begins with: nodes, and a queue tree that the engine accepts. Chosen by dice; it knows no time.
+//! What a story begins with: nodes, and a queue tree that the engine accepts. Chosen by dice; it
+//! knows no time.
 
 use std::sync::Arc;
 
 use muster_model::node::Device;
 use muster_model::queue::{Backfill, Budget, Limits};
 use muster_model::{
-    Bytes, CpuMilli, JobSpec, NodeSpec, Preemption, Protection, QueueName, QueueSpec, QueueTree, Span, Time,
+    Bytes, CpuMilli, JobSpec, NodeSpec, Preemption, Protection, QueueName, QueueSpec, QueueTree,
+    Span, Time,
 };
 use muster_runtime::engine::Engine;
 
@@ -20,10 +22,12 @@ pub(crate) const LONGEST_BUDGET: Span = Span::from_secs(600);
 /// Levels of the topology, where there is one.
 pub(crate) const LEVELS: [&str; 2] = ["block", "leaf"];
 
-const NODE: &str = "nodes: [{name: a, gpus: 1, gpu: h100, gpu-memory: 80GB, cpus: 4, memory: 64GB}]";
+const NODE: &str =
+    "nodes: [{name: a, gpus: 1, gpu: h100, gpu-memory: 80GB, cpus: 4, memory: 64GB}]";
 const JOB: &str = "name: storm\ntime: 1m\nrun: work";
 
-/// A node and a job as users would write them: everything that a storm does not choose is as in a file.
+/// A node and a job as users would write them: everything that a storm does not choose is as in a
+/// file.
 #[derive(Clone, Debug)]
 pub(crate) struct Patterns {
     node: NodeSpec,
@@ -33,13 +37,15 @@ pub(crate) struct Patterns {
 impl Patterns {
     /// Reads them.
     pub(crate) fn read() -> Result<Self, String> {
-        let cluster = muster_spec::parse_cluster(NODE, None).map_err(|wrong| format!("{wrong:?}"))?;
+        let cluster =
+            muster_spec::parse_cluster(NODE, None).map_err(|wrong| format!("{wrong:?}"))?;
         let node = cluster.nodes.first().cloned().ok_or("the pattern has no node")?;
         let documents = muster_spec::parse(JOB, None, &Default::default());
         let documents = documents.map_err(|wrong| format!("{wrong:?}"))?;
         let tree = QueueTree::single();
         let site = muster_spec::Site::new("ann".into(), cluster.nodes.iter(), &tree);
-        let checked = muster_spec::check_all(&documents, &site).map_err(|wrong| format!("{wrong:?}"))?;
+        let checked =
+            muster_spec::check_all(&documents, &site).map_err(|wrong| format!("{wrong:?}"))?;
         let job = checked.into_iter().next().ok_or("the pattern has no job")?.spec;
         Ok(Self { node, job })
     }
@@ -73,7 +79,8 @@ impl Patterns {
     }
 }
 
-/// A tree that the engine takes: one queue, or teams with quota, borrowing, lending, weights and limits.
+/// A tree that the engine takes: one queue, or teams with quota, borrowing, lending, weights and
+/// limits.
 pub(crate) fn tree(dice: &mut Dice) -> QueueTree {
     loop {
         let tree = any_tree(dice);
@@ -178,8 +185,11 @@ pub(crate) fn domains(dice: &mut Dice) -> Vec<Arc<str>> {
 pub(crate) fn leaves(tree: &QueueTree) -> Vec<QueueName> {
     fn walk(path: &str, queues: &[QueueSpec], found: &mut Vec<QueueName>) {
         for queue in queues {
-            let path =
-                if path.is_empty() { queue.name.to_string() } else { format!("{path}/{}", queue.name) };
+            let path = if path.is_empty() {
+                queue.name.to_string()
+            } else {
+                format!("{path}/{}", queue.name)
+            };
             match queue.queues.is_empty() {
                 true => found.push(path.as_str().into()),
                 false => walk(&path, &queue.queues, found),

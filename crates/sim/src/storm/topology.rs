@@ -1,4 +1,5 @@
-//! Do the tasks of a gang lie to each other as it wants? By the names of domains alone; it shares no code with the engine.
+//! Do the tasks of a gang lie to each other as it wants? By the names of domains alone; it shares
+//! no code with the engine.
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use super::holdings::Host;
 /// A domain by the names of all levels down to its own; a node is one by itself.
 pub(crate) type Domain = (Vec<Arc<str>>, Option<NodeId>);
 
-/// The domain of a level that a node is in; none where it does not name every level, or there is no such level.
+/// The domain of a level that a node is in; none where it does not name every level, or there is no
+/// such level.
 pub(crate) fn domain(levels: &[Arc<str>], host: &Host, id: NodeId, level: &str) -> Option<Domain> {
     if level == Topology::NODE {
         return Some((Vec::new(), Some(id)));
@@ -39,7 +41,8 @@ pub(crate) fn judge(book: &Book, job: &Job, placement: &[TaskPlacement]) -> Resu
     }
     if let Some(segment) = &wish.segment {
         for group in 0..job.spec.groups.len() as u16 {
-            let ranks: Vec<&TaskPlacement> = placement.iter().filter(|place| place.group == group).collect();
+            let ranks: Vec<&TaskPlacement> =
+                placement.iter().filter(|place| place.group == group).collect();
             if ranks.chunks(segment.tasks as usize).any(|slice| !together(slice, &segment.level)) {
                 return Err(format!("with a slice in more than one {}", segment.level));
             }

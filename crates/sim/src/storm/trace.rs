@@ -1,4 +1,5 @@
-//! The transcript of a story: always its hash, and its lines when somebody wants to read them. It must not print.
+//! The transcript of a story: always its hash, and its lines when somebody wants to read them. It
+//! must not print.
 
 /// Lines and their hash.
 #[derive(Clone, Debug)]

@@ -1,11 +1,12 @@
-//! What happens next in a story: people submit and change their minds, administrators change queues and nodes, tasks, nodes,
-//! disks, clocks and the daemon fail. Chosen by dice; it must not look at what the engine decides.
+//! What happens next in a story: people submit and change their minds, administrators change queues
+//! and nodes, tasks, nodes, disks, clocks and the daemon fail. Chosen by dice; it must not look at
+//! what the engine decides.
 
 use std::sync::Arc;
 
 use muster_model::{
-    CpuMilli, DependencyKind, DeviceSet, Drain, ElementId, Event, Foreign, JobId, NodeId, Observation, Span,
-    Target, TaskExit,
+    CpuMilli, DependencyKind, DeviceSet, Drain, ElementId, Event, Foreign, JobId, NodeId,
+    Observation, Span, Target, TaskExit,
 };
 use muster_runtime::Input;
 
@@ -52,7 +53,9 @@ impl World {
     fn pass_time(&mut self) {
         let soon = self.now + Span(self.dice.roll(8) * self.dice.roll(4_000));
         self.now = match self.next_due() {
-            Some(due) if self.dice.chance(60) => due.max(self.now).min(self.now + Span::from_secs(60)),
+            Some(due) if self.dice.chance(60) => {
+                due.max(self.now).min(self.now + Span::from_secs(60))
+            }
             _ => soon,
         };
         let (at, clock) = (self.now.0 - super::disk::DAWN.0, self.clock().0);
@@ -92,8 +95,13 @@ impl World {
                 self.cover.died_between += 1;
                 self.dies_within = Some(depth as usize);
             }
-            12 => (self.skew, self.cover.clock_forward) = (self.skew + jump, self.cover.clock_forward + 1),
-            13 => (self.skew, self.cover.clock_back) = (self.skew - jump, self.cover.clock_back + 1),
+            12 => {
+                (self.skew, self.cover.clock_forward) =
+                    (self.skew + jump, self.cover.clock_forward + 1)
+            }
+            13 => {
+                (self.skew, self.cover.clock_back) = (self.skew - jump, self.cover.clock_back + 1)
+            }
             _ => {}
         }
         let clock = self.clock();
@@ -141,8 +149,11 @@ impl World {
             let site = (&self.book.queues, &self.book.windows);
             let mut draft = jobs::draft(dice, &self.patterns.job, site, self.now, next, who);
             if at > 0 && dice.chance(50) {
-                let kind =
-                    *dice.pick(&[DependencyKind::AfterOk, DependencyKind::AfterAny, DependencyKind::After]);
+                let kind = *dice.pick(&[
+                    DependencyKind::AfterOk,
+                    DependencyKind::AfterAny,
+                    DependencyKind::After,
+                ]);
                 draft.after.push((kind, 0));
             }
             self.beyond.shape(dice, &mut draft.spec);
@@ -162,8 +173,13 @@ impl World {
     /// Who got no answer asks again, and some who got one.
     fn send_again(&mut self, round: &mut Round) {
         let waits = |sent: &Sent| sent.answer.is_none();
-        let open: Vec<usize> =
-            self.sent.iter().enumerate().filter(|(_, sent)| waits(sent)).map(|(at, _)| at).collect();
+        let open: Vec<usize> = self
+            .sent
+            .iter()
+            .enumerate()
+            .filter(|(_, sent)| waits(sent))
+            .map(|(at, _)| at)
+            .collect();
         let which = match open.is_empty() || self.dice.chance(20) {
             true if self.sent.is_empty() => return,
             true => self.dice.roll(self.sent.len() as u64) as usize,
@@ -268,7 +284,8 @@ impl World {
             }
             9 => {
                 self.cover.drains += 1;
-                let event = Event::NodeDrained { node: name, drained: true, reason: "for repair".into() };
+                let event =
+                    Event::NodeDrained { node: name, drained: true, reason: "for repair".into() };
                 round.inputs.push(Input::Event(event));
             }
             10 | 11 => {
@@ -278,15 +295,29 @@ impl World {
             12 => {
                 self.cover.drains += 1;
                 let from = self.clock() + Span(self.dice.roll(90_000));
-                let devices = self.dice.chance(50).then(|| DeviceSet(u128::from(self.dice.between(1, 15))));
+                let devices =
+                    self.dice.chance(50).then(|| DeviceSet(u128::from(self.dice.between(1, 15))));
                 let all = DeviceSet::first(self.hosts[at].spec.devices.len());
                 let devices = devices.map(|some| some.and(all)).filter(|some| !some.is_empty());
-                let drain = Drain { from, by: None, reason: "for repair".into(), stop: self.dice.chance(50) };
-                round.inputs.push(Input::Event(Event::DrainSet { node: name, devices, drain: Some(drain) }));
+                let drain = Drain {
+                    from,
+                    by: None,
+                    reason: "for repair".into(),
+                    stop: self.dice.chance(50),
+                };
+                round.inputs.push(Input::Event(Event::DrainSet {
+                    node: name,
+                    devices,
+                    drain: Some(drain),
+                }));
             }
             13 | 14 => {
                 let devices = Some(DeviceSet::first(self.hosts[at].spec.devices.len()));
-                round.inputs.push(Input::Event(Event::DrainSet { node: name, devices, drain: None }));
+                round.inputs.push(Input::Event(Event::DrainSet {
+                    node: name,
+                    devices,
+                    drain: None,
+                }));
             }
             _ => {}
         }

@@ -1,5 +1,5 @@
-//! What was set aside for whom and when, from the journal alone: none of it is given to others who would be there meanwhile,
-//! and who names it is inside of it. It shares no code with the engine.
+//! What was set aside for whom and when, from the journal alone: none of it is given to others who
+//! would be there meanwhile, and who names it is inside of it. It shares no code with the engine.
 
 use std::collections::BTreeMap;
 
@@ -49,12 +49,14 @@ pub(crate) fn enter(windows: &mut Windows, event: &Event, cover: &mut Cover) {
 fn open(times: &WindowTimes, until: Time) -> impl Iterator<Item = (Time, Time)> {
     let most = times.every.map_or(1, |_| times.count.map_or(u64::MAX, u64::from));
     let every = times.every.map_or(0, |every| every.0);
-    let begins = (0..most).map(move |nth| Time(times.start.0.saturating_add(nth.saturating_mul(every))));
+    let begins =
+        (0..most).map(move |nth| Time(times.start.0.saturating_add(nth.saturating_mul(every))));
     let length = times.length;
     begins.take_while(move |begin| *begin < until).map(move |begin| (begin, begin + length))
 }
 
-/// Does it have something of a place? A task without devices leaves those of a window of GPUs alone.
+/// Does it have something of a place? A task without devices leaves those of a window of GPUs
+/// alone.
 fn touches(book: &Book, aside: &Aside, place: &TaskPlacement) -> bool {
     let here = book.nodes.get(place.node.0 as usize).map(|host| &host.spec.name);
     let mut places = aside.places.iter().filter(|one| Some(&one.node) == here);
@@ -80,13 +82,16 @@ pub(crate) fn judge_start(
     let named = job.spec.constraint.window.as_ref();
     // 1. Its own: for it, open all the while, and it is nowhere else.
     if let Some(name) = named {
-        let aside = book.windows.get(name).ok_or_else(|| format!("in {name}, which is not there"))?;
+        let aside =
+            book.windows.get(name).ok_or_else(|| format!("in {name}, which is not there"))?;
         let is_below = |queue: &str| {
             let rest = book.leaf_of(job).strip_prefix(queue);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let window = &aside.window;
-        if !window.users.contains(&job.spec.user) && !window.queues.iter().any(|one| is_below(one.as_str())) {
+        if !window.users.contains(&job.spec.user)
+            && !window.queues.iter().any(|one| is_below(one.as_str()))
+        {
             return Err(format!("in {name}, which is for others"));
         }
         let covers = |(begin, over): (Time, Time)| begin <= at && end <= over;

@@ -1,5 +1,5 @@
-//! What lies between tasks and the daemon: reports come late, twice, in another order, or not at all; what is lost is said
-//! again when somebody asks. It must not invent a report.
+//! What lies between tasks and the daemon: reports come late, twice, in another order, or not at
+//! all; what is lost is said again when somebody asks. It must not invent a report.
 
 use std::collections::BTreeMap;
 

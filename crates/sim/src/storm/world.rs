@@ -1,5 +1,6 @@
-//! Daemon, disk, tasks, wire and clock of one story, and what must hold after every step. It plays the daemon: it carries out
-//! orders, hands in reports, dies and comes back; it chooses nothing by itself.
+//! Daemon, disk, tasks, wire and clock of one story, and what must hold after every step. It plays
+//! the daemon: it carries out orders, hands in reports, dies and comes back; it chooses nothing by
+//! itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -154,12 +155,15 @@ impl World {
 
     fn report_tasks(&mut self) {
         for report in self.backend.take_due(self.now) {
-            self.trace.line(|| format!("    task {} rank {}: {:?}", report.id, report.rank.0, report.what));
+            self.trace.line(|| {
+                format!("    task {} rank {}: {:?}", report.id, report.rank.0, report.what)
+            });
             self.wire.send(self.now, report, &mut self.dice, &mut self.cover, self.calm);
         }
     }
 
-    /// Steps of the daemon at this instant until nothing more follows. `about` says which submission an input is.
+    /// Steps of the daemon at this instant until nothing more follows. `about` says which
+    /// submission an input is.
     pub(crate) fn settle(&mut self, inputs: Vec<Input>, about: &[usize]) -> Result<(), String> {
         let mut inputs = inputs;
         let mut about = about;
@@ -193,7 +197,8 @@ impl World {
             });
         }
         self.cover.steps += 1;
-        let is_submission: Vec<bool> = inputs.iter().map(|one| matches!(one, Input::Submission(_))).collect();
+        let is_submission: Vec<bool> =
+            inputs.iter().map(|one| matches!(one, Input::Submission(_))).collect();
         let outcome = runtime.step(clock, inputs);
         let died = runtime.store().died;
         // 1. What became durable enters the book, whatever the daemon thinks of it.
@@ -204,7 +209,9 @@ impl World {
                 if let Some(violation) = step.violations.first() {
                     let refused = self.engine().map(|engine| engine.clone().plan(clock));
                     self.trace.line(|| format!("    refused: {refused:?}"));
-                    return Err(format!("the engine made a plan that its judge refuses: {violation}"));
+                    return Err(format!(
+                        "the engine made a plan that its judge refuses: {violation}"
+                    ));
                 }
                 let answers = step.answers.into_iter().zip(is_submission).filter(|(_, is)| *is);
                 for ((answer, _), which) in answers.zip(about) {
@@ -309,7 +316,8 @@ impl World {
         }
         let spec = self.book.jobs.get(&id.element.job).map(|job| Arc::clone(&job.spec));
         let spec = spec.ok_or_else(|| format!("{id} is of no job"))?;
-        let conduct = self.conducts.get(&spec.name).cloned().ok_or_else(|| format!("{id} is of nobody"))?;
+        let conduct =
+            self.conducts.get(&spec.name).cloned().ok_or_else(|| format!("{id} is of nobody"))?;
         let (hosts, nodes) = (&self.hosts, &self.book.nodes);
         let bad = std::cell::Cell::new(0);
         let starts = |node: NodeId| {
@@ -363,7 +371,8 @@ impl World {
         }
     }
 
-    /// Tasks that are asked to save their progress do so, if they are of that kind, and say so a little later.
+    /// Tasks that are asked to save their progress do so, if they are of that kind, and say so a
+    /// little later.
     fn acknowledge(&mut self, id: AttemptId, request: u32) {
         let count = self.acknowledged.entry(id).or_default();
         *count += 1;
@@ -391,12 +400,15 @@ impl World {
         }
     }
 
-    /// The daemon comes back, reads its journal, repeats orders, and is told what became of tasks and nodes.
+    /// The daemon comes back, reads its journal, repeats orders, and is told what became of tasks
+    /// and nodes.
     pub(crate) fn restart(&mut self) -> Result<(), String> {
         let Some(disk) = self.remains.take() else { return Ok(()) };
         let mut spare = disk.clone();
         let runtime = match Runtime::open(disk, self.tree.clone()) {
-            Ok(runtime) => runtime.with_snapshot_after(self.snapshot_after).with_start_limit(START_LIMIT),
+            Ok(runtime) => {
+                runtime.with_snapshot_after(self.snapshot_after).with_start_limit(START_LIMIT)
+            }
             Err(_) => {
                 spare.unreadable = spare.unreadable.saturating_sub(1);
                 self.cover.unreadable += 1;
@@ -410,7 +422,8 @@ impl World {
         self.runtime = Some(runtime);
         self.carry_out(&prepare)?;
         let book = &self.book;
-        self.backend.drop_strays(|id| book.attempt(id.element).is_some_and(|attempt| attempt.id == id));
+        self.backend
+            .drop_strays(|id| book.attempt(id.element).is_some_and(|attempt| attempt.id == id));
         let mut inputs = self.nodes_now();
         self.report_tasks();
         inputs.extend(self.backend.recall().into_iter().map(report_input));
@@ -429,7 +442,9 @@ impl World {
             let another = known.is_some_and(|known| known.spec != host.spec);
             inputs.extend(host.news(known.map(|known| known.up), another));
             let joined = known.is_some() || host.up;
-            if joined && known.map(|known| &known.foreign).unwrap_or(&Foreign::default()) != &host.foreign {
+            if joined
+                && known.map(|known| &known.foreign).unwrap_or(&Foreign::default()) != &host.foreign
+            {
                 let (node, foreign) = (host.spec.name.clone(), host.foreign.clone());
                 inputs.push(Event::ForeignUse { node, foreign });
             }
@@ -491,14 +506,16 @@ impl World {
         {
             return Err(format!("{waits} waits though {runs} runs on what its queue owns"));
         }
-        // A pass may have kept something from starting, if it says that it has to be looked at again at once.
+        // A pass may have kept something from starting, if it says that it has to be looked at
+        // again at once.
         let looks_again = engine.next_wake().is_some_and(|wake| wake <= runtime.last() + MOMENT);
-        // And what starts where it had been promised to, or larger than it must, may be taken back by that look: for somebody
-        // who came meanwhile, or comes first now.
+        // And what starts where it had been promised to, or larger than it must, may be taken back
+        // by that look: for somebody who came meanwhile, or comes first now.
         let is_fresh = |eviction: &Eviction| {
             let attempt = self.book.attempt(eviction.id.element);
             let is_larger = looks_again && eviction.cause == EvictionCause::Shrunk;
-            let is_new = |one: &Attempt| one.held_from == runtime.last() && (one.promised || is_larger);
+            let is_new =
+                |one: &Attempt| one.held_from == runtime.last() && (one.promised || is_larger);
             attempt.is_some_and(is_new)
         };
         let excused = |decision: &Decision| match decision {
@@ -513,13 +530,16 @@ impl World {
         for (id, job) in &self.book.jobs {
             for (index, element) in &job.elements {
                 let id = ElementId { job: *id, index: *index };
-                let view = engine.element(at, id).ok_or_else(|| format!("{id} is not in memory"))?;
+                let view =
+                    engine.element(at, id).ok_or_else(|| format!("{id} is not in memory"))?;
                 let agree = match (&element.phase, view.state) {
                     (Phase::Waits { held, .. }, state) => {
                         state == if *held { State::Held } else { State::Pending }
                     }
                     (Phase::Active(attempt), State::Starting) => !attempt.has_run,
-                    (Phase::Active(attempt), State::Running) => attempt.has_run && attempt.fate.is_none(),
+                    (Phase::Active(attempt), State::Running) => {
+                        attempt.has_run && attempt.fate.is_none()
+                    }
                     (Phase::Active(attempt), State::Stopping) => attempt.fate.is_some(),
                     (Phase::Ended(outcome), state) => {
                         state.is_final() && view.outcome.as_ref() == Some(outcome)

@@ -15,7 +15,8 @@ pub(super) struct Names {
     jobs_without: u64,
 }
 
-/// What was held, in thousandths times milliseconds: of GPUs and of processors, until it is known which of them counts.
+/// What was held, in thousandths times milliseconds: of GPUs and of processors, until it is known
+/// which of them counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) gpus: u128,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use muster_model::trace::{
-    Arrivals, BadRow, OutcomeShare, RuntimeClass, SizeClass, TraceRows, TraceSpan, TraceSummary, TraceUnit,
+    Arrivals, BadRow, OutcomeShare, RuntimeClass, SizeClass, TraceRows, TraceSpan, TraceSummary,
+    TraceUnit,
 };
 use muster_model::{Span, Time};
 use muster_spec::{Ended, TraceJob};
@@ -11,7 +12,8 @@ use muster_spec::{Ended, TraceJob};
 use super::names::{Held, Names};
 use super::quantiles::quantiles;
 
-/// Edges of runtimes, in seconds: those that people think in, and about as far from each other on a logarithmic scale.
+/// Edges of runtimes, in seconds: those that people think in, and about as far from each other on a
+/// logarithmic scale.
 const RUNTIME_EDGES_SECS: [u64; 16] =
     [0, 1, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 172_800, 604_800];
 const HOUR_MS: u64 = 3_600_000;
@@ -67,7 +69,8 @@ impl Summary {
     pub fn add(&mut self, job: &TraceJob) {
         // 1. What it holds.
         let tasks = u64::from(job.tasks);
-        let gpus_milli = (u64::from(job.task.gpu.devices) * 1000 + u64::from(job.task.gpu.share.0)) * tasks;
+        let gpus_milli =
+            (u64::from(job.task.gpu.devices) * 1000 + u64::from(job.task.gpu.share.0)) * tasks;
         let cpus_milli = u64::from(job.task.cpus.0) * tasks;
         let runtime = job.runtime.unwrap_or_default();
         let held = Held {
@@ -143,7 +146,9 @@ impl Summary {
             over_requested: self.over_requested,
             outcomes: self.by_outcome.into_iter().map(outcome).collect(),
             arrivals: Arrivals {
-                by_hour: zero_ms.map(|zero| hours_of_day(&self.by_minute, zero)).unwrap_or_default(),
+                by_hour: zero_ms
+                    .map(|zero| hours_of_day(&self.by_minute, zero))
+                    .unwrap_or_default(),
                 ..arrivals(&self.by_hour)
             },
         }
@@ -164,8 +169,8 @@ fn word(ended: Ended) -> &'static str {
     }
 }
 
-/// Sizes by powers of two of whole units, none and shares of one for themselves. A class names what is in it, so that one that
-/// holds a single size says so.
+/// Sizes by powers of two of whole units, none and shares of one for themselves. A class names what
+/// is in it, so that one that holds a single size says so.
 fn sizes(by_milli: BTreeMap<u64, (u64, Held)>, gpus: bool) -> Vec<SizeClass> {
     let class = |milli: u64| match milli {
         0 => 0,
@@ -185,7 +190,10 @@ fn sizes(by_milli: BTreeMap<u64, (u64, Held)>, gpus: bool) -> Vec<SizeClass> {
             }
         }
     }
-    sizes.into_iter().map(|(class, held)| SizeClass { held_unit_secs: held.secs(gpus), ..class }).collect()
+    sizes
+        .into_iter()
+        .map(|(class, held)| SizeClass { held_unit_secs: held.secs(gpus), ..class })
+        .collect()
 }
 
 /// All classes from the shortest to the longest that has jobs.
@@ -214,18 +222,25 @@ fn hours_of_day(by_minute: &[u64], zero_ms: u64) -> Vec<u64> {
 
 /// Bins of one width over the whole trace, aligned to its zero.
 fn arrivals(by_hour: &BTreeMap<u64, u64>) -> Arrivals {
-    let (Some((first, _)), Some((last, _))) = (by_hour.first_key_value(), by_hour.last_key_value()) else {
+    let (Some((first, _)), Some((last, _))) = (by_hour.first_key_value(), by_hour.last_key_value())
+    else {
         return Arrivals::default();
     };
     let doubled = std::iter::successors(Some(336u64), |hours| hours.checked_mul(2));
-    let width = BIN_HOURS.into_iter().chain(doubled).find(|hours| last / hours - first / hours < MAX_BINS);
+    let width =
+        BIN_HOURS.into_iter().chain(doubled).find(|hours| last / hours - first / hours < MAX_BINS);
     let bin_hours = width.unwrap_or(u64::MAX);
     let from = first / bin_hours;
     let mut jobs = vec![0; (last / bin_hours - from + 1) as usize];
     for (hour, count) in by_hour {
         jobs[(hour / bin_hours - from) as usize] += count;
     }
-    Arrivals { by_hour: Vec::new(), from_ms: (from * bin_hours).saturating_mul(HOUR_MS), bin_hours, jobs }
+    Arrivals {
+        by_hour: Vec::new(),
+        from_ms: (from * bin_hours).saturating_mul(HOUR_MS),
+        bin_hours,
+        jobs,
+    }
 }
 
 #[cfg(test)]
@@ -271,11 +286,26 @@ mod tests {
         let sizes: Vec<(u64, u64, u64)> =
             found.sizes.iter().map(|size| (size.from_milli, size.to_milli, size.jobs)).collect();
         assert_eq!(sizes, [(0, 0, 1), (500, 500, 1), (16_000, 16_000, 1)]);
-        assert_eq!((found.rows.jobs, found.rows.without_runtime, found.rows.out_of_order), (3, 1, 1));
-        assert_eq!((found.users.count, &*found.users.top[0].name, found.queues.jobs_without), (2, "bob", 3));
-        assert_eq!((found.used_percent.max, found.over_requested, found.requested_ms.count), (200, 1, 3));
-        assert_eq!(found.runtimes.first().map(|class| (class.from_secs, class.jobs)), Some((60, 1)));
-        assert_eq!(found.runtimes.last().map(|class| (class.from_secs, class.jobs)), Some((7200, 1)));
+        assert_eq!(
+            (found.rows.jobs, found.rows.without_runtime, found.rows.out_of_order),
+            (3, 1, 1)
+        );
+        assert_eq!(
+            (found.users.count, &*found.users.top[0].name, found.queues.jobs_without),
+            (2, "bob", 3)
+        );
+        assert_eq!(
+            (found.used_percent.max, found.over_requested, found.requested_ms.count),
+            (200, 1, 3)
+        );
+        assert_eq!(
+            found.runtimes.first().map(|class| (class.from_secs, class.jobs)),
+            Some((60, 1))
+        );
+        assert_eq!(
+            found.runtimes.last().map(|class| (class.from_secs, class.jobs)),
+            Some((7200, 1))
+        );
         assert_eq!(found.span.zero_ms, None);
         assert_eq!((found.arrivals.jobs, found.arrivals.by_hour), (vec![2, 1], vec![]));
     }

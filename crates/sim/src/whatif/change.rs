@@ -1,4 +1,5 @@
-//! What is different: nodes that come or go, and other queues. A change enters the engine as the events that would make it.
+//! What is different: nodes that come or go, and other queues. A change enters the engine as the
+//! events that would make it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,15 +88,19 @@ impl Situation {
         Ok(changed)
     }
 
-    /// So many more nodes of a kind, to be given names, side by side in a new domain of the narrowest level. Where there is none
-    /// of that kind, CPUs and memory are those of most nodes.
+    /// So many more nodes of a kind, to be given names, side by side in a new domain of the
+    /// narrowest level. Where there is none of that kind, CPUs and memory are those of most nodes.
     ///
     /// # Errors
     /// There is no node at all.
     pub fn more(&self, count: u32, kind: &NodeKind) -> Result<Vec<NodeSpec>, ChangeError> {
         let nodes: Vec<&NodeSpec> = self.nodes().collect();
         let usual = most_common(&nodes).ok_or(ChangeError::NoNodes)?;
-        let like = nodes.iter().find(|node| kind.gpus.is_some() && kind.is(node)).copied().unwrap_or(usual);
+        let like = nodes
+            .iter()
+            .find(|node| kind.gpus.is_some() && kind.is(node))
+            .copied()
+            .unwrap_or(usual);
         let (model, gpus) = match &kind.gpus {
             Some((model, gpus)) => (Some(model), *gpus as usize),
             None => (like.devices.first().map(|device| &device.model), like.devices.len()),
@@ -127,7 +132,8 @@ impl Situation {
         gone: &[NodeName],
     ) -> Result<Vec<NodeName>, ChangeError> {
         let site = self.site();
-        let nodes: Vec<&NodeSpec> = site.nodes.iter().filter(|node| !gone.contains(&node.name)).collect();
+        let nodes: Vec<&NodeSpec> =
+            site.nodes.iter().filter(|node| !gone.contains(&node.name)).collect();
         let usual = most_common(&nodes).ok_or(ChangeError::TooFew { there: 0 })?;
         let is_meant = |node: &&&NodeSpec| match kind.gpus {
             Some(_) => kind.is(node),
@@ -142,7 +148,8 @@ impl Situation {
                 (view.name, (gpus, view.cpus_used))
             })
             .collect();
-        let mut meant: Vec<&NodeName> = nodes.iter().filter(is_meant).map(|node| &node.name).collect();
+        let mut meant: Vec<&NodeName> =
+            nodes.iter().filter(is_meant).map(|node| &node.name).collect();
         if meant.len() < count as usize {
             return Err(ChangeError::TooFew { there: meant.len() });
         }
@@ -150,7 +157,8 @@ impl Situation {
         Ok(meant.into_iter().take(count as usize).cloned().collect())
     }
 
-    /// The tree with another nominal quota of a queue, on the site with more nodes. `None` takes the quota away.
+    /// The tree with another nominal quota of a queue, on the site with more nodes. `None` takes
+    /// the quota away.
     ///
     /// # Errors
     /// There is no such queue, or it is not clear of which model.
@@ -167,8 +175,10 @@ impl Situation {
         let models: Vec<&GpuModel> = models.into_iter().collect();
         let mut known = Vec::new();
         names(&tree.queues, "", &mut known);
-        let spec = find(&mut tree.queues, queue)
-            .ok_or_else(|| ChangeError::NoQueue { name: queue.to_owned(), known: known.join(", ") })?;
+        let spec = find(&mut tree.queues, queue).ok_or_else(|| ChangeError::NoQueue {
+            name: queue.to_owned(),
+            known: known.join(", "),
+        })?;
         let model = match (model, models.as_slice(), spec.quota.len()) {
             (Some(model), known, _) if known.contains(&model) || spec.quota.contains_key(model) => {
                 model.clone()
@@ -191,7 +201,8 @@ impl Situation {
 impl NodeKind {
     fn is(&self, node: &NodeSpec) -> bool {
         self.gpus.as_ref().is_some_and(|(model, count)| {
-            node.devices.len() == *count as usize && node.devices.iter().all(|device| device.model == *model)
+            node.devices.len() == *count as usize
+                && node.devices.iter().all(|device| device.model == *model)
         })
     }
 }
@@ -205,7 +216,8 @@ fn what(event: &Event) -> &'static str {
     }
 }
 
-/// What makes nodes alike. Memory does not: what is left of it for jobs differs between machines of one kind.
+/// What makes nodes alike. Memory does not: what is left of it for jobs differs between machines of
+/// one kind.
 type Looks<'a> = (Vec<&'a GpuModel>, CpuMilli);
 
 fn looks(node: &NodeSpec) -> Looks<'_> {
@@ -224,14 +236,19 @@ fn most_common<'a>(nodes: &[&'a NodeSpec]) -> Option<&'a NodeSpec> {
 
 fn names(queues: &[QueueSpec], above: &str, known: &mut Vec<String>) {
     for queue in queues {
-        let path = if above.is_empty() { queue.name.to_string() } else { format!("{above}/{}", queue.name) };
+        let path = if above.is_empty() {
+            queue.name.to_string()
+        } else {
+            format!("{above}/{}", queue.name)
+        };
         names(&queue.queues, &path, known);
         known.push(path);
     }
 }
 
 fn find<'a>(queues: &'a mut [QueueSpec], path: &str) -> Option<&'a mut QueueSpec> {
-    let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let (first, rest) =
+        path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
     let queue = queues.iter_mut().find(|queue| *queue.name == *first)?;
     match rest {
         None => Some(queue),

@@ -1,6 +1,7 @@
-//! What waits now, and when it starts, if nobody submits anything more. The engine goes on from where it was: tasks start as
-//! soon as they are placed, end with success when jobs like theirs usually do, and are gone as soon as they are told. Who takes
-//! checkpoints has saved when he is made to go, and goes on from there; who asks to be queued again at his limit is.
+//! What waits now, and when it starts, if nobody submits anything more. The engine goes on from
+//! where it was: tasks start as soon as they are placed, end with success when jobs like theirs
+//! usually do, and are gone as soon as they are told. Who takes checkpoints has saved when he is
+//! made to go, and goes on from there; who asks to be queued again at his limit is.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -46,8 +47,11 @@ impl<'a> Forecast<'a> {
         engine.stop_facts();
         let now = situation.taken;
         let jobs = engine.jobs(now);
-        let waits =
-            || jobs.iter().map(|job| (job.job, engine.waiting(job.job))).filter(|(_, count)| *count > 0);
+        let waits = || {
+            jobs.iter()
+                .map(|job| (job.job, engine.waiting(job.job)))
+                .filter(|(_, count)| *count > 0)
+        };
         let left = waits().map(|(_, count)| u64::from(count)).sum();
         let starts = waits().map(|(job, _)| (job, Starts::default())).collect();
         let saved = jobs.iter().flat_map(|job| &job.elements).filter_map(saved).collect();
@@ -105,14 +109,16 @@ impl<'a> Forecast<'a> {
         self.decide()
     }
 
-    /// Goes on to the next instant at which something happens. False when there is none, or all that waited has started.
+    /// Goes on to the next instant at which something happens. False when there is none, or all
+    /// that waited has started.
     ///
     /// # Errors
     /// A defect of the engine.
     pub fn step(&mut self) -> Result<bool, WhatIfError> {
         let end = self.ends.peek().map(|Reverse((at, _))| *at);
         let wake = self.engine.next_wake().map(|wake| wake.max(self.now + Span(1)));
-        let Some(next) = [end, wake].into_iter().flatten().min().filter(|next| *next <= self.until) else {
+        let Some(next) = [end, wake].into_iter().flatten().min().filter(|next| *next <= self.until)
+        else {
             return Ok(false);
         };
         if self.left == 0 {
@@ -144,7 +150,8 @@ impl<'a> Forecast<'a> {
             let effects = self.engine.take_effects();
             effects.iter().for_each(|effect| self.carry_out(effect));
             // What was given up or saved may be another's at this instant.
-            let frees = |effect: &Effect| matches!(effect, Effect::Stop { .. } | Effect::Checkpoint { .. });
+            let frees =
+                |effect: &Effect| matches!(effect, Effect::Stop { .. } | Effect::Checkpoint { .. });
             if !effects.iter().any(frees) {
                 return Ok(());
             }
@@ -155,7 +162,8 @@ impl<'a> Forecast<'a> {
     fn end(&mut self, attempt: AttemptId, since: Time) {
         let Some(job) = self.engine.job_spec(attempt.element.job) else { return };
         let is_at_limit = job.time_limit.is_some_and(|limit| self.now.since(since) >= limit);
-        let requeues = job.checkpoint.is_some_and(|checkpoint| checkpoint.then == AfterCheckpoint::Requeue);
+        let requeues =
+            job.checkpoint.is_some_and(|checkpoint| checkpoint.then == AfterCheckpoint::Requeue);
         if is_at_limit && requeues {
             // Nobody knows how much work is left: as much again.
             self.saved.remove(&attempt.element);
@@ -230,7 +238,8 @@ fn told(answers: u32, warned: bool, at: Time) -> TaskCheckpoint {
 
 /// What an element that waits to go on has saved of its last attempt.
 fn saved(element: &ElementView) -> Option<(ElementId, Span)> {
-    let checkpoint = element.checkpoint.as_ref().filter(|saved| saved.attempt == element.attempt)?;
+    let checkpoint =
+        element.checkpoint.as_ref().filter(|saved| saved.attempt == element.attempt)?;
     let waits = matches!(element.state, State::Pending | State::Held);
     waits.then_some((element.element, checkpoint.at.since(element.started?)))
 }

@@ -1,5 +1,6 @@
-//! What would become of a site if something about it were different: more nodes, another quota, another policy. It begins with
-//! the state of a real engine, asks it what comes next, and asks the same again after the change.
+//! What would become of a site if something about it were different: more nodes, another quota,
+//! another policy. It begins with the state of a real engine, asks it what comes next, and asks the
+//! same again after the change.
 //!
 //! * `change.rs`: what is different
 //! * `forecast.rs`: what waits now, and when it starts
@@ -43,7 +44,9 @@ pub struct Situation {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WhatIfError {
     /// The snapshot is of a later version.
-    #[error("it was written by a newer muster: version {found}, and this one knows up to {JOURNAL_VERSION}")]
+    #[error(
+        "it was written by a newer muster: version {found}, and this one knows up to {JOURNAL_VERSION}"
+    )]
     Newer {
         /// Which.
         found: u32,
@@ -77,8 +80,8 @@ impl Situation {
         if version > JOURNAL_VERSION {
             return Err(WhatIfError::Newer { found: version });
         }
-        let state: Snapshot =
-            serde_json::from_str(state.get()).map_err(|error| WhatIfError::Malformed(error.to_string()))?;
+        let state: Snapshot = serde_json::from_str(state.get())
+            .map_err(|error| WhatIfError::Malformed(error.to_string()))?;
         let engine = Engine::restore(state).map_err(WhatIfError::Contradicts)?;
         Ok(Self { taken, since, past: past.into(), engine })
     }

@@ -1,5 +1,6 @@
-//! What has run, once more from an idle site, as it is and changed: the same runs both times, each as long as it was in fact,
-//! whatever the queue does to it. One that has not ended is as long as it has run by now.
+//! What has run, once more from an idle site, as it is and changed: the same runs both times, each
+//! as long as it was in fact, whatever the queue does to it. One that has not ended is as long as
+//! it has run by now.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,7 +46,8 @@ impl Replays {
         };
         let ((site, one), (changed_site, mut other)) = (load(as_it_is), load(changed));
         let FleetLoad { mut jobs, never_ran, too_large, strangers: _ } = one;
-        let ids = |jobs: &[FleetJob]| jobs.iter().map(|job| Arc::clone(&job.id)).collect::<BTreeSet<_>>();
+        let ids =
+            |jobs: &[FleetJob]| jobs.iter().map(|job| Arc::clone(&job.id)).collect::<BTreeSet<_>>();
         let (fit, fit_then) = (ids(&jobs), ids(&other.jobs));
         Arc::make_mut(&mut jobs).retain(|job| fit_then.contains(&job.id));
         Arc::make_mut(&mut other.jobs).retain(|job| fit.contains(&job.id));
@@ -91,8 +93,9 @@ fn job(run: &PastRun) -> TraceJob {
     }
 }
 
-/// What each task holds. Jobs of the simulated world have tasks that are all alike: where there are several roles, each task
-/// counts with its part of what all of them hold, rounded up to whole GPUs.
+/// What each task holds. Jobs of the simulated world have tasks that are all alike: where there are
+/// several roles, each task counts with its part of what all of them hold, rounded up to whole
+/// GPUs.
 fn task(roles: &[RoleView], tasks: u32) -> Resources {
     let gpu = |milli: u64, models: Vec<_>| match milli {
         share @ 1..=999 => GpuRequest { devices: 0, share: GpuMilli(share as u32), models },

@@ -1,5 +1,6 @@
-//! How long jobs run. People promise more than they use, and a forecast that believes them is of no use; so a job is taken to
-//! use as much of its limit as the middle one of its user's jobs did. Nothing is guessed where nobody knows.
+//! How long jobs run. People promise more than they use, and a forecast that believes them is of no
+//! use; so a job is taken to use as much of its limit as the middle one of its user's jobs did.
+//! Nothing is guessed where nobody knows.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +35,9 @@ impl Usual {
         for run in past.iter().filter(|run| run.is_over && !run.is_open_ended && run.ran.0 > 0) {
             for used in [usual.users.entry(run.user.clone()).or_default(), &mut usual.all] {
                 match run.limit {
-                    Some(limit) => used.ppm.push(run.ran.0.saturating_mul(1_000_000) / limit.0.max(1)),
+                    Some(limit) => {
+                        used.ppm.push(run.ran.0.saturating_mul(1_000_000) / limit.0.max(1))
+                    }
                     None => used.ms.push(run.ran.0),
                 }
             }
@@ -52,8 +55,8 @@ impl Usual {
         Self { by_limit: true, ..Self::default() }
     }
 
-    /// How long a job runs in all that has run for so long. `None`: until somebody ends it, or nobody knows. A notebook is taken to
-    /// be kept up to its limit.
+    /// How long a job runs in all that has run for so long. `None`: until somebody ends it, or
+    /// nobody knows. A notebook is taken to be kept up to its limit.
     #[must_use]
     pub fn runtime(&self, job: &JobSpec, so_far: Span) -> Option<Span> {
         match job.kind {
@@ -119,7 +122,9 @@ mod tests {
     fn a_job_runs_as_the_middle_one_of_its_users_did_and_longer_once_it_has_outrun_it() {
         let runs = [100, 200, 300, 400, 900].map(|secs| ran("ann", secs, Some(1000)));
         let usual = Usual::of(&runs);
-        let secs = |so_far| usual.runtime(&job("ann", Some(2000)), Span::from_secs(so_far)).unwrap().0 / 1000;
+        let secs = |so_far| {
+            usual.runtime(&job("ann", Some(2000)), Span::from_secs(so_far)).unwrap().0 / 1000
+        };
         // Shares of the limit: 10, 20, 30, 40 and 90 %.
         assert_eq!(secs(0), 600);
         assert_eq!(secs(700), 1800);
@@ -134,10 +139,16 @@ mod tests {
     fn nothing_is_guessed_where_nobody_knows() {
         let few = [100, 200].map(|secs| ran("ann", secs, None));
         assert_eq!(Usual::of(&few).runtime(&job("ann", None), Span(0)), None);
-        assert_eq!(Usual::of(&few).runtime(&job("ann", Some(60)), Span(0)), Some(Span::from_secs(60)));
+        assert_eq!(
+            Usual::of(&few).runtime(&job("ann", Some(60)), Span(0)),
+            Some(Span::from_secs(60))
+        );
         let enough = [10, 20, 30, 40, 50].map(|secs| ran("ann", secs, None));
         let usual = Usual::of(&enough);
         assert_eq!(usual.runtime(&job("ann", None), Span(0)), Some(Span::from_secs(30)));
-        assert_eq!(usual.runtime(&job("ann", None), Span::from_secs(60)), Some(Span::from_secs(120)));
+        assert_eq!(
+            usual.runtime(&job("ann", None), Span::from_secs(60)),
+            Some(Span::from_secs(120))
+        );
     }
 }

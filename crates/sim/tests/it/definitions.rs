@@ -1,5 +1,5 @@
-//! What each figure of a fleet means, on loads of a few jobs whose figures are worked out by hand. The definitions stand in
-//! docs/simulate.md.
+//! What each figure of a fleet means, on loads of a few jobs whose figures are worked out by hand.
+//! The definitions stand in docs/simulate.md.
 
 use muster_model::job::{GpuRequest, Resources};
 use muster_model::node::GpuModel;
@@ -7,8 +7,8 @@ use muster_model::queue::Preemption;
 use muster_model::simulation::FleetFigures;
 use muster_model::{NodeId, QueueSpec, QueueTree, Time};
 use muster_sim::fleet::{
-    Desk, Failures, Finished, Fleet, FleetJob, JobNo, Plane, PlaneError, Scheduler, Site, Terms, figures,
-    to_common_horizon,
+    Desk, Failures, Finished, Fleet, FleetJob, JobNo, Plane, PlaneError, Scheduler, Site, Terms,
+    figures, to_common_horizon,
 };
 use muster_sim::peers::kube::{Creation, KubeDefault};
 
@@ -28,8 +28,8 @@ fn hours(gpu_seconds: f64) -> f64 {
     gpu_seconds / 3600.0
 }
 
-/// One node of four GPUs and Kueue without preemption delays that matter: `low` starts at once, is evicted for `high`, and starts
-/// again from nothing.
+/// One node of four GPUs and Kueue without preemption delays that matter: `low` starts at once, is
+/// evicted for `high`, and starts again from nothing.
 ///
 /// ```text
 /// low   0 ── runs ── 100  evicted, waits ── 200 ── runs 300 s ── 500
@@ -37,7 +37,10 @@ fn hours(gpu_seconds: f64) -> f64 {
 /// ```
 #[test]
 fn waiting_counts_after_an_eviction_too() {
-    let tree = QueueTree { preemption: Preemption { reclaim: false, priority: true }, ..QueueTree::single() };
+    let tree = QueueTree {
+        preemption: Preemption { reclaim: false, priority: true },
+        ..QueueTree::single()
+    };
     let site = Site { tree, ..site(1, 4) };
     let jobs = [gang("low", 0, 4, 300), FleetJob { priority: 9, ..gang("high", 100, 4, 100) }];
     let found = of(Scheduler::Kueue, &site, &jobs);
@@ -54,14 +57,15 @@ fn waiting_counts_after_an_eviction_too() {
     near(found.hours.lost, hours(4.0 * 100.0));
 }
 
-/// Two gangs of five on eight GPUs, pods in turns: each holds four and waits for ever. The other plane runs one after the other:
-/// 0 to 600 and 600 to 1200. So the horizon of both is 1200 s.
+/// Two gangs of five on eight GPUs, pods in turns: each holds four and waits for ever. The other
+/// plane runs one after the other: 0 to 600 and 600 to 1200. So the horizon of both is 1200 s.
 #[test]
 fn jobs_that_never_end_count_until_the_last_instant_of_any_run() {
     let site = site(1, 8);
     let jobs = [gang("a", 0, 5, 600), gang("b", 0, 5, 600)];
     let order = [0, 1].repeat(5).into_iter().map(JobNo).collect();
-    let stuck: Box<dyn Plane> = Box::new(KubeDefault::new(&site, 1).creating(Creation::Given(order)));
+    let stuck: Box<dyn Plane> =
+        Box::new(KubeDefault::new(&site, 1).creating(Creation::Given(order)));
     let other = Scheduler::Slurm.begin(&site, 1).unwrap();
     let mut runs = [
         Finished::of(Scheduler::KubeDefault, played(&site, stuck, &jobs), false),
@@ -70,7 +74,8 @@ fn jobs_that_never_end_count_until_the_last_instant_of_any_run() {
     near(runs[0].figures().turnaround_secs.mean, 0.0);
     to_common_horizon(&mut runs);
     let [stuck, other] = [0, 1].map(|run| runs[run].figures());
-    // Slurm's own clock starts the second a few seconds later: whatever that is, both count until then.
+    // Slurm's own clock starts the second a few seconds later: whatever that is, both count until
+    // then.
     let end = other.horizon_secs;
     assert!((1200.0..1320.0).contains(&end) && other.left == 0, "{end}");
     assert_eq!((stuck.left, stuck.left_holding, stuck.ended), (2, 2, 0));
@@ -85,7 +90,8 @@ fn jobs_that_never_end_count_until_the_last_instant_of_any_run() {
     near(stuck.hours.stranded, 0.0);
 }
 
-/// A run under no scheduler but a list of starts: the job of each number starts then, whole, on the first nodes that have room.
+/// A run under no scheduler but a list of starts: the job of each number starts then, whole, on the
+/// first nodes that have room.
 #[derive(Debug)]
 struct Starts(Vec<(u64, u32)>);
 
@@ -126,28 +132,33 @@ fn stranded(site: &Site, starts: &[(u64, u32)], jobs: &[FleetJob]) -> f64 {
     figures(Scheduler::Muster, fleet.desk(), false).hours.stranded
 }
 
-/// Eight GPUs in two nodes. `a` holds two from 0 to 100; `b`, of two, waits from 0 to 1 and starts; `c`, of eight, waits from 0 to
-/// 100.
+/// Eight GPUs in two nodes. `a` holds two from 0 to 100; `b`, of two, waits from 0 to 1 and starts;
+/// `c`, of eight, waits from 0 to 100.
 #[test]
 fn stranded_is_what_waiting_jobs_could_use_and_no_more() {
     let jobs = [gang("a", 0, 2, 100), gang("b", 0, 2, 99), gang("c", 0, 8, 50)];
-    // From 0 to 1 six are idle and `b` could use two: 2 GPU-seconds. `c` asks for more than is idle until 100: nothing of what is
-    // idle is of use to it. (All that is idle would be 6 + 4 × 99 GPU-seconds.)
+    // From 0 to 1 six are idle and `b` could use two: 2 GPU-seconds. `c` asks for more than is idle
+    // until 100: nothing of what is idle is of use to it. (All that is idle would be 6 + 4 × 99
+    // GPU-seconds.)
     near(stranded(&site(2, 4), &[(0, 0), (1, 1), (100, 2)], &jobs), hours(2.0));
-    // With `c` of four, and waiting for ten seconds more than it must: from 0 to 1 both could use six, all that is idle; from 1
-    // to 10 `c` could use all four that are left.
+    // With `c` of four, and waiting for ten seconds more than it must: from 0 to 1 both could use
+    // six, all that is idle; from 1 to 10 `c` could use all four that are left.
     let jobs = [gang("a", 0, 2, 100), gang("b", 0, 2, 99), gang("c", 0, 4, 90)];
     near(stranded(&site(2, 4), &[(0, 0), (1, 1), (10, 2)], &jobs), hours(6.0 + 4.0 * 9.0));
 }
 
-/// Four GPUs of one model and four of another. `a` accepts only the first, and lacks three; `b` any, and lacks three.
+/// Four GPUs of one model and four of another. `a` accepts only the first, and lacks three; `b`
+/// any, and lacks three.
 #[test]
 fn stranded_gpus_are_of_a_model_that_the_job_accepts() {
     let mut mixed = site(2, 4);
     mixed.nodes[1].devices.iter_mut().for_each(|device| device.model = "h100".into());
     let only = |models: &[&str], job: FleetJob| {
         let models: Vec<GpuModel> = models.iter().map(|model| (*model).into()).collect();
-        let task = Resources { gpu: GpuRequest { models, ..GpuRequest::whole(1) }, ..Resources::default() };
+        let task = Resources {
+            gpu: GpuRequest { models, ..GpuRequest::whole(1) },
+            ..Resources::default()
+        };
         FleetJob { task: task.into(), ..job }
     };
     let jobs = [only(&["a100"], gang("a", 0, 3, 90)), only(&[], gang("b", 0, 3, 90))];
@@ -162,13 +173,17 @@ fn stranded_gpus_are_of_a_model_that_the_job_accepts() {
 /// Queue `capped` may hold two GPUs of eight and borrow none.
 #[test]
 fn stranded_gpus_are_within_the_quota_of_the_queue() {
-    let capped =
-        QueueSpec { quota: [("a100".into(), 2)].into(), borrow: Some(0), ..QueueSpec::named("capped") };
+    let capped = QueueSpec {
+        quota: [("a100".into(), 2)].into(),
+        borrow: Some(0),
+        ..QueueSpec::named("capped")
+    };
     let tree = QueueTree { queues: vec![capped, QueueSpec::named("free")], ..QueueTree::single() };
     let site = Site { tree, ..site(1, 8) };
     let of = |queue: &str, job: FleetJob| FleetJob { queue: queue.into(), ..job };
-    // `a` and `b` of `capped` ask for two each and could use two together; `c` asks for one and may use it: from 0 to 10 three are
-    // stranded. Then `a` runs until 110, and `b` may hold nothing meanwhile; `c` runs.
+    // `a` and `b` of `capped` ask for two each and could use two together; `c` asks for one and may
+    // use it: from 0 to 10 three are stranded. Then `a` runs until 110, and `b` may hold nothing
+    // meanwhile; `c` runs.
     let jobs = [
         of("capped", gang("a", 0, 2, 100)),
         of("capped", gang("b", 0, 2, 100)),
@@ -182,8 +197,8 @@ fn stranded_gpus_are_within_the_quota_of_the_queue() {
 fn stranded_is_what_a_gang_still_lacks() {
     let site = site(1, 8);
     let jobs = [gang("a", 0, 5, 600), gang("b", 1, 5, 600)];
-    // `a` runs from 0 to 600; `b` holds three from 1 on: nothing is idle until 600, when five become free and `b` takes two of
-    // them at once.
+    // `a` runs from 0 to 600; `b` holds three from 1 on: nothing is idle until 600, when five
+    // become free and `b` takes two of them at once.
     let plane = Scheduler::KubeDefault.begin(&site, 7).unwrap();
     let found = figures(Scheduler::KubeDefault, played(&site, plane, &jobs).desk(), false);
     near(found.hours.stranded, 0.0);

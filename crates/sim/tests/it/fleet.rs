@@ -1,4 +1,5 @@
-//! The same few jobs on the same few GPUs under every control plane: who gets what is known beforehand.
+//! The same few jobs on the same few GPUs under every control plane: who gets what is known
+//! beforehand.
 
 use std::sync::Arc;
 
@@ -6,7 +7,8 @@ use muster_model::job::{GpuRequest, Resources};
 use muster_model::simulation::FleetHappening;
 use muster_model::{Bytes, CpuMilli, Device, NodeSpec, QueueSpec, QueueTree, Span, Time};
 use muster_sim::fleet::{
-    Desk, Failures, Fleet, FleetJob, JobNo, Plane, Scheduler, Site, Terms, event, figures, gantt, instant,
+    Desk, Failures, Fleet, FleetJob, JobNo, Plane, Scheduler, Site, Terms, event, figures, gantt,
+    instant,
 };
 use muster_sim::peers::kube::{Creation, KubeDefault};
 
@@ -14,8 +16,13 @@ use crate::oracle::every_order;
 
 /// So many nodes with so many GPUs each, and one queue.
 pub(crate) fn site(nodes: u32, gpus: usize) -> Site {
-    let device =
-        Device { model: "a100".into(), memory: Bytes(0), uuid: "".into(), is_virtual: true, slice_of: None };
+    let device = Device {
+        model: "a100".into(),
+        memory: Bytes(0),
+        uuid: "".into(),
+        is_virtual: true,
+        slice_of: None,
+    };
     let node = |number| NodeSpec {
         name: format!("n{number}").into(),
         devices: vec![device.clone(); gpus],
@@ -68,7 +75,9 @@ fn a_gang_lies_in_as_few_racks_as_can_be_where_whoever_decides_knows_of_racks() 
         (Scheduler::KubeDefault, 2.0),
     ] {
         let fleet = played(&racks, scheduler.begin(&racks, 1).unwrap(), &[gang("a", 0, 16, 60)]);
-        let [level] = &figures(scheduler, fleet.desk(), false).domain_spread[..] else { panic!("one level") };
+        let [level] = &figures(scheduler, fleet.desk(), false).domain_spread[..] else {
+            panic!("one level")
+        };
         assert_eq!(level.level, "rack");
         assert!((level.spread - spread).abs() < 1e-9, "{}: {level:?}", scheduler.name());
     }
@@ -102,8 +111,9 @@ fn raw_pods_in_turns_deadlock_on_one_node_and_on_eight() {
     }
 }
 
-/// In the first eight pods of an order either both gangs have four, and wait for each other, or one has five and runs while
-/// the other holds three: 2 · C(8, 4) and 2 · C(8, 3) of the C(10, 5) orders.
+/// In the first eight pods of an order either both gangs have four, and wait for each other, or one
+/// has five and runs while the other holds three: 2 · C(8, 4) and 2 · C(8, 3) of the C(10, 5)
+/// orders.
 #[test]
 fn every_order_of_raw_pods_ends_as_the_arithmetic_says() {
     let site = site(1, 8);
@@ -140,13 +150,17 @@ fn two_jobs_one_after_the_other_end_as_on_a_real_cluster() {
 fn a_deadlock_is_drawn_and_told() {
     let site = site(1, 8);
     let jobs = [gang("a", 0, 5, 600), gang("b", 0, 5, 600)];
-    let mut fleet = Fleet::new(&site, in_turns(&site), jobs.to_vec(), Terms::default(), Failures::default());
+    let mut fleet =
+        Fleet::new(&site, in_turns(&site), jobs.to_vec(), Terms::default(), Failures::default());
     fleet.keep_bars();
     fleet.follow();
     while fleet.step().unwrap() {}
     let drawn = gantt(Scheduler::KubeDefault, &site, &fleet);
     let rows: u32 = drawn.bars.iter().map(|bar| bar.last_row - bar.first_row + 1).sum();
-    assert!(rows == 8 && drawn.bars.iter().all(|bar| !bar.runs && bar.to_ms == 600_000), "{drawn:?}");
+    assert!(
+        rows == 8 && drawn.bars.iter().all(|bar| !bar.runs && bar.to_ms == 600_000),
+        "{drawn:?}"
+    );
     let told = instant(Scheduler::KubeDefault, &mut fleet, &[]);
     assert_eq!((told.running, told.waiting, told.held_milli), (0, 2, 8_000));
     assert!(told.jobs[0].why.contains("4 of its 5 pods"), "{}", told.jobs[0].why);
@@ -156,11 +170,13 @@ fn a_deadlock_is_drawn_and_told() {
     assert_eq!((events.len(), events.iter().filter(placed).count()), (10, 8));
 }
 
-/// The same seed breaks the same nodes at the same times, whoever decides; all jobs end, and what is lost is counted.
+/// The same seed breaks the same nodes at the same times, whoever decides; all jobs end, and what
+/// is lost is counted.
 #[test]
 fn failures_cost_what_was_not_saved() {
     let site = site(4, 8);
-    let jobs: Vec<FleetJob> = (0..40).map(|at| gang(&format!("j{at}"), at * 600, 8, 7_200)).collect();
+    let jobs: Vec<FleetJob> =
+        (0..40).map(|at| gang(&format!("j{at}"), at * 600, 8, 7_200)).collect();
     let failures = |seed| Failures {
         node_mtbf: Some(Span::from_secs(40_000)),
         gpu_mtbf: Some(Span::from_secs(400_000)),
@@ -197,8 +213,9 @@ fn whoever_places_gangs_whole_runs_one_and_queues_the_other() {
         for site in [site(1, 8), site(8, 1)] {
             let fleet = played(&site, scheduler.begin(&site, 7).unwrap(), &jobs);
             let desk = fleet.desk();
-            let ended =
-                |job| desk.fate(JobNo(job)).ended.unwrap_or_else(|| panic!("{name}: {job} has not ended"));
+            let ended = |job| {
+                desk.fate(JobNo(job)).ended.unwrap_or_else(|| panic!("{name}: {job} has not ended"))
+            };
             let (first, last) = (ended(0).min(ended(1)), ended(0).max(ended(1)));
             assert_eq!(
                 desk.record().total.held,
@@ -206,7 +223,10 @@ fn whoever_places_gangs_whole_runs_one_and_queues_the_other() {
                 "{name} held what it did not use"
             );
             // Schedulers that look every so often may lose a minute or two, not more.
-            assert!(first < Time(720_000) && last < Time(1_440_000), "{name}: {first:?} and {last:?}");
+            assert!(
+                first < Time(720_000) && last < Time(1_440_000),
+                "{name}: {first:?} and {last:?}"
+            );
         }
     }
 }
@@ -214,11 +234,15 @@ fn whoever_places_gangs_whole_runs_one_and_queues_the_other() {
 #[test]
 fn whatever_breaks_and_whoever_reclaims_every_job_ends() {
     let queue = |name: &str, weight| QueueSpec { weight, ..QueueSpec::named(name) };
-    let tree = QueueTree { queues: vec![queue("a", 1), queue("b", 2), queue("c", 3)], ..QueueTree::single() };
+    let tree = QueueTree {
+        queues: vec![queue("a", 1), queue("b", 2), queue("c", 3)],
+        ..QueueTree::single()
+    };
     let site = Site { tree, ..site(4, 8) };
     let jobs: Vec<FleetJob> = (0..300u64)
         .map(|at| {
-            // Widths from 1 to 5 and runtimes from 50 s to half an hour, with no pattern that matters.
+            // Widths from 1 to 5 and runtimes from 50 s to half an hour, with no pattern that
+            // matters.
             let (width, runtime) = (at * at % 23 % 5 + 1, 50 + at * 7_919 % 1_750);
             let queue = ["a", "b", "c"][(at * 31 % 7 % 3) as usize];
             let priority = (at % 5 / 4) as i32;
@@ -237,16 +261,26 @@ fn whatever_breaks_and_whoever_reclaims_every_job_ends() {
             repair: Span::from_secs(900),
             seed: 11,
         };
-        let mut fleet =
-            Fleet::new(&site, scheduler.begin(&site, 7).unwrap(), jobs.clone(), Terms::default(), failures);
+        let mut fleet = Fleet::new(
+            &site,
+            scheduler.begin(&site, 7).unwrap(),
+            jobs.clone(),
+            Terms::default(),
+            failures,
+        );
         while fleet.step().unwrap() {}
         let desk = fleet.desk();
         let left = (0..jobs.len() as u32).filter(|job| !desk.has_ended(JobNo(*job))).count();
         assert_eq!(left, 0, "{name} lost jobs");
         assert!(desk.record().breakdowns > 10, "{name}: too little broke to say anything");
-        // Only Volcano and KAI take back, and only Volcano gives up a whole gang at once when it loses a pod.
+        // Only Volcano and KAI take back, and only Volcano gives up a whole gang at once when it
+        // loses a pod.
         assert_eq!(desk.record().evictions > 0, name != "ray", "{name}");
-        assert_eq!(desk.record().total.held == desk.record().total.running, name == "volcano", "{name}");
+        assert_eq!(
+            desk.record().total.held == desk.record().total.running,
+            name == "volcano",
+            "{name}"
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! Gang admission: whole or nothing, never more than there is, and exactly what packing by hand in order gives.
+//! Gang admission: whole or nothing, never more than there is, and exactly what packing by hand in
+//! order gives.
 
 use muster_model::proof::{AdmissionRun, Decided, Verdict};
 use muster_model::reason::Reason;

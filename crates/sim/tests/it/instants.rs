@@ -1,5 +1,6 @@
-//! No scheduler starts a job and stops it again within one instant: on a real cluster nothing would have run. And what jobs
-//! waited, ran and lost comes to the time from submission to end, under every scheduler.
+//! No scheduler starts a job and stops it again within one instant: on a real cluster nothing would
+//! have run. And what jobs waited, ran and lost comes to the time from submission to end, under
+//! every scheduler.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,8 @@ impl Draw {
     }
 }
 
-/// Four nodes of eight GPUs, three queues with quota that lend and take back, and jobs that come in bursts with two priorities.
+/// Four nodes of eight GPUs, three queues with quota that lend and take back, and jobs that come in
+/// bursts with two priorities.
 fn story(seed: u64) -> (Site, Vec<FleetJob>) {
     let mut draw = Draw(seed);
     let queue = |name: &str, weight, quota| QueueSpec {
@@ -77,7 +79,10 @@ fn no_scheduler_starts_and_stops_a_job_within_one_instant() {
                 match what {
                     Happening::Began(job) => drop(began.insert(job, at)),
                     Happening::Stopped(job, _) => {
-                        assert!(began.get(&job) < Some(&at), "{name}, seed {seed}: job {job:?} at {at:?}");
+                        assert!(
+                            began.get(&job) < Some(&at),
+                            "{name}, seed {seed}: job {job:?} at {at:?}"
+                        );
                     }
                     _ => {}
                 }
@@ -110,7 +115,11 @@ fn waiting_and_running_come_to_the_turnaround() {
             let desk = fleet.desk();
             for job in (0..desk.jobs().len() as u32).map(JobNo).filter(|job| desk.has_ended(*job)) {
                 let ran = ran[&job].1;
-                assert_eq!(desk.waited(job).0 + ran, desk.turnaround(job).0, "{name}, seed {seed}: {job:?}");
+                assert_eq!(
+                    desk.waited(job).0 + ran,
+                    desk.turnaround(job).0,
+                    "{name}, seed {seed}: {job:?}"
+                );
             }
         }
     }

@@ -28,7 +28,8 @@ fn kai(site: &Site) -> Box<dyn Plane> {
 
 /// The fleet as it stands at an instant.
 fn at(site: &Site, jobs: &[FleetJob], secs: u64) -> Fleet {
-    let mut fleet = Fleet::new(site, kai(site), jobs.to_vec(), Terms::default(), Failures::default());
+    let mut fleet =
+        Fleet::new(site, kai(site), jobs.to_vec(), Terms::default(), Failures::default());
     while fleet.desk().now() < Time(secs * 1_000) && fleet.step().unwrap() {}
     fleet
 }
@@ -69,7 +70,8 @@ fn shares_are_divided_level_by_level() {
 #[test]
 fn quota_comes_before_weight_and_a_limit_holds() {
     let promised = QueueSpec { quota: [("a100".into(), 6)].into(), ..queue("a", 1) };
-    let limited = QueueSpec { quota: [("a100".into(), 1)].into(), borrow: Some(1), ..queue("b", 100) };
+    let limited =
+        QueueSpec { quota: [("a100".into(), 1)].into(), borrow: Some(1), ..queue("b", 100) };
     let site = with_queues(site(1, 12), vec![promised, limited]);
     let jobs = [ones("a", 0, 8), ones("b", 0, 20)].concat();
     assert_eq!(held(at(&site, &jobs, 1).desk(), ["a", "b"]), [8, 2]);
@@ -77,7 +79,8 @@ fn quota_comes_before_weight_and_a_limit_holds() {
 
 #[test]
 fn jobs_are_moved_together_for_a_gang_that_needs_a_node() {
-    // Two nodes of four GPUs. Four jobs of two fill them; of each node one ends, and four GPUs are free, two and two.
+    // Two nodes of four GPUs. Four jobs of two fill them; of each node one ends, and four GPUs are
+    // free, two and two.
     let pairs = |id: &str, secs| {
         let task = Resources { gpu: GpuRequest::whole(2), ..Resources::default() };
         FleetJob { task: Arc::new(task), asked_milli: 2_000, ..gang(id, 0, 1, secs) }
@@ -86,10 +89,12 @@ fn jobs_are_moved_together_for_a_gang_that_needs_a_node() {
         let task = Resources { gpu: GpuRequest::whole(4), ..Resources::default() };
         FleetJob { task: Arc::new(task), asked_milli: 4_000, ..gang(id, submit, 1, 100) }
     };
-    let jobs = [pairs("a", 50), pairs("b", 1_000), pairs("c", 50), pairs("d", 1_000), four("e", 10)];
+    let jobs =
+        [pairs("a", 50), pairs("b", 1_000), pairs("c", 50), pairs("d", 1_000), four("e", 10)];
     let fleet = at(&site(2, 4), &jobs, 50);
     let desk = fleet.desk();
-    // It came at 10 s, when nothing was free, and gets a node at 50 s; one of the others moved, and nobody went.
+    // It came at 10 s, when nothing was free, and gets a node at 50 s; one of the others moved, and
+    // nobody went.
     assert_eq!(desk.fate(JobNo(4)).began, Some(Time(50_000)));
     assert_eq!(desk.record().evictions, 1);
     assert!(desk.runs(JobNo(1)) && desk.runs(JobNo(3)));
@@ -110,10 +115,14 @@ fn nobody_moves_where_less_is_free_than_is_asked_for() {
 fn higher_priority_goes_first_and_makes_lower_go() {
     let site = site(1, 4);
     let urgent = FleetJob { priority: 10, ..gang("urgent", 100, 4, 50) };
-    let fleet = played(&site, kai(&site), &[gang("a", 0, 2, 1_000), gang("b", 0, 2, 1_000), urgent]);
+    let fleet =
+        played(&site, kai(&site), &[gang("a", 0, 2, 1_000), gang("b", 0, 2, 1_000), urgent]);
     let fate = |job| fleet.desk().fate(JobNo(job)).clone();
     assert_eq!((fate(2).began, fate(0).stops, fate(1).stops), (Some(Time(100_000)), 1, 1));
-    assert_eq!((fate(0).last_began, fate(1).last_began), (Some(Time(150_000)), Some(Time(150_000))));
+    assert_eq!(
+        (fate(0).last_began, fate(1).last_began),
+        (Some(Time(150_000)), Some(Time(150_000)))
+    );
 }
 
 #[test]
@@ -156,7 +165,8 @@ fn a_gang_that_loses_a_node_holds_the_rest_for_a_minute() {
         repair: Span::from_secs(600),
         ..Failures::default()
     };
-    let mut fleet = Fleet::new(&site, kai(&site), vec![gang("a", 0, 8, 6_000)], Terms::default(), failures);
+    let mut fleet =
+        Fleet::new(&site, kai(&site), vec![gang("a", 0, 8, 6_000)], Terms::default(), failures);
     let mut since = None;
     let mut longest = Span(0);
     while fleet.step().unwrap() {

@@ -9,8 +9,13 @@ use muster_sim::fleet::{Failures, Fleet, FleetJob, JobNo, Scheduler, Site, Terms
 
 /// Nodes with so many GPUs and 32 CPUs each, and queues with a quota each.
 fn site(gpus: &[usize], queues: &[(&str, u64)], preemption: Preemption) -> Site {
-    let device =
-        Device { model: "a100".into(), memory: Bytes(0), uuid: "".into(), is_virtual: true, slice_of: None };
+    let device = Device {
+        model: "a100".into(),
+        memory: Bytes(0),
+        uuid: "".into(),
+        is_virtual: true,
+        slice_of: None,
+    };
     let node = |(at, gpus): (usize, &usize)| NodeSpec {
         name: format!("n{at}").into(),
         devices: vec![device.clone(); *gpus],
@@ -83,7 +88,8 @@ fn what_is_borrowed_is_taken_back_and_no_more_than_is_needed() {
 #[test]
 fn who_preempts_gets_what_is_given_back_and_nobody_else() {
     let site = site(&[8], &[("a", 4), ("b", 4)], Preemption { reclaim: false, priority: true });
-    // The third needs 4 and evicts the first for it; b's, which would borrow, comes at the same instant and waits.
+    // The third needs 4 and evicts the first for it; b's, which would borrow, comes at the same
+    // instant and waits.
     let text = "0 1000 1 2 0 a 0\n0 1000 1 4 0 b 0\n5 50 1 4 0 a 9\n5 70 1 2 0 b 0";
     let (began, evictions) = began(&site, Scheduler::Kueue, text);
     assert_eq!((began[2], evictions), (5, 1));
@@ -93,7 +99,8 @@ fn who_preempts_gets_what_is_given_back_and_nobody_else() {
 #[test]
 fn quota_does_not_see_that_nodes_are_full_and_topology_does() {
     let site = site(&[4, 4], &[("a", 8)], Preemption::OFF);
-    // One GPU of each node is taken; a pod of four fits on neither, and holds quota that the last could have used.
+    // One GPU of each node is taken; a pod of four fits on neither, and holds quota that the last
+    // could have used.
     let text = "0 100 1 3 0 a 0\n0 100 1 3 0 a 0\n1 10 1 4 0 a 0\n2 10 1 1 0 a 0\n3 10 1 1 0 a 0";
     let site_without = began(&site, Scheduler::KueueTas, text).0;
     assert_eq!(site_without, [0, 0, 100, 2, 3]);
@@ -102,7 +109,8 @@ fn quota_does_not_see_that_nodes_are_full_and_topology_does() {
 #[test]
 fn who_asks_for_less_of_something_else_is_another_case() {
     let site = site(&[4], &[("a", 4)], Preemption::OFF);
-    // 16 CPUs are left: not enough for the second, enough for the third, which asks for as many GPUs.
+    // 16 CPUs are left: not enough for the second, enough for the third, which asks for as many
+    // GPUs.
     let text = "0 100 1 1 16 a 0\n1 10 1 1 24 a 0\n2 10 1 1 4 a 0";
     assert_eq!(began(&site, Scheduler::KueueTas, text).0, [0, 100, 2]);
 }
@@ -110,8 +118,8 @@ fn who_asks_for_less_of_something_else_is_another_case() {
 #[test]
 fn nobody_is_admitted_until_pods_are_ready_and_who_is_late_goes() {
     let site = site(&[4, 4], &[("a", 8)], Preemption::OFF);
-    // The third is admitted by its quota and finds no node. It keeps the fourth waiting until its time is up, and where nobody
-    // looks it holds the last of the quota until a node is free.
+    // The third is admitted by its quota and finds no node. It keeps the fourth waiting until its
+    // time is up, and where nobody looks it holds the last of the quota until a node is free.
     let text = "0 1000 1 3 0 a 0\n0 1000 1 3 0 a 0\n1 10 1 2 0 a 0\n2 10 1 1 0 a 0";
     let (ready, _) = began(&site, Scheduler::KueueReady, text);
     // The first two take a second each until they are ready.
@@ -132,7 +140,8 @@ fn a_pod_that_is_lost_late_is_waited_for() {
     for seed in 0..20 {
         let plane = Scheduler::KueueReady.begin(&site, 0).unwrap();
         let terms = Terms { checkpoint_every: Some(Span::from_secs(1)), ..Terms::default() };
-        let mut fleet = Fleet::new(&site, plane, jobs.clone(), terms, Failures { seed, ..failures });
+        let mut fleet =
+            Fleet::new(&site, plane, jobs.clone(), terms, Failures { seed, ..failures });
         while fleet.step().unwrap() {}
         let fate = fleet.desk().fate(JobNo(0));
         // A spare node is there at once, or one is mended after 100 s; 60 s of back-off would show.

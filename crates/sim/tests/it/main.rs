@@ -1,4 +1,5 @@
-//! What is proved about gangs, against plain oracles that share no code with the engine; and small experiments.
+//! What is proved about gangs, against plain oracles that share no code with the engine; and small
+//! experiments.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 

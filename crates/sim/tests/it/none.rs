@@ -1,4 +1,5 @@
-//! People with ssh: what they take, how long they keep it, and who gets it next, worked out by hand.
+//! People with ssh: what they take, how long they keep it, and who gets it next, worked out by
+//! hand.
 
 use muster_model::{Span, Time};
 use muster_sim::fleet::{Failures, Fleet, FleetJob, JobNo, Scheduler, Site, Terms};
@@ -18,7 +19,8 @@ fn a_person_takes_a_whole_machine_and_comes_back_two_hours_after_the_end() {
     let jobs = [gang("a", 0, 1, 600), gang("b", 60, 1, 600)];
     let fleet = played(&one, people(&one), &jobs);
     let desk = fleet.desk();
-    // The second looks at minute 1 and every 30 minutes from then on; the machine is free from minute 130 on.
+    // The second looks at minute 1 and every 30 minutes from then on; the machine is free from
+    // minute 130 on.
     assert_eq!(desk.fate(JobNo(0)).began, Some(Time(0)));
     assert_eq!(desk.fate(JobNo(1)).began, Some(Time(151 * MINUTE)));
     let total = &desk.record().total;
@@ -31,14 +33,17 @@ fn a_person_takes_a_whole_machine_and_comes_back_two_hours_after_the_end() {
 fn wide_work_takes_as_few_machines_as_it_needs_and_a_busy_machine_is_left_alone() {
     let three = site(3, 4);
     let jobs = [gang("a", 0, 6, 600), gang("b", 1, 6, 600), gang("c", 2, 1, 600)];
-    let mut fleet = Fleet::new(&three, people(&three), jobs.to_vec(), Terms::default(), Failures::default());
+    let mut fleet =
+        Fleet::new(&three, people(&three), jobs.to_vec(), Terms::default(), Failures::default());
     fleet.keep_bars();
     while fleet.step().unwrap() {}
     let desk = fleet.desk();
-    // Two machines for the first; the second needs two and finds one; the third comes later and takes it.
+    // Two machines for the first; the second needs two and finds one; the third comes later and
+    // takes it.
     let began = |job| desk.fate(JobNo(job)).began;
     assert_eq!([began(0), began(2)], [Some(Time(0)), Some(Time(2_000))]);
-    // Both machines of the first are let go at minute 130; it looks at second 1 and every half hour.
+    // Both machines of the first are let go at minute 130; it looks at second 1 and every half
+    // hour.
     assert_eq!(began(1), Some(Time(150 * MINUTE + 1_000)));
     assert_eq!((desk.fate(JobNo(0)).nodes, desk.fate(JobNo(1)).nodes), (2, 2));
     // What the bars say adds up to what was held, until the last work ended.
@@ -59,7 +64,8 @@ fn who_loses_a_machine_finds_out_at_the_next_look_and_starts_again() {
         seed: 5,
         ..Failures::default()
     };
-    let mut fleet = Fleet::new(&two, people(&two), vec![gang("a", 0, 2, 5_000)], Terms::default(), failures);
+    let mut fleet =
+        Fleet::new(&two, people(&two), vec![gang("a", 0, 2, 5_000)], Terms::default(), failures);
     let mut broke = None;
     while fleet.step().unwrap() {
         let fate = fleet.desk().fate(JobNo(0));
@@ -88,9 +94,11 @@ fn further_work_of_a_person_goes_on_the_machine_that_is_taken_already() {
     ];
     let fleet = played(&one, people(&one), &jobs);
     let began = |job| fleet.desk().fate(JobNo(job)).began;
-    // The second fits beside the first; the third has to wait for the first to end, and for its owner to look again.
+    // The second fits beside the first; the third has to wait for the first to end, and for its
+    // owner to look again.
     assert_eq!([began(0), began(2)], [Some(Time(0)), Some(Time(MINUTE))]);
     assert_eq!(began(3), Some(Time(32 * MINUTE)));
-    // The owner is back at minute 130, two hours after the end of the first, when nothing runs any more.
+    // The owner is back at minute 130, two hours after the end of the first, when nothing runs any
+    // more.
     assert_eq!(began(1), Some(Time(150 * MINUTE + 30_000)));
 }

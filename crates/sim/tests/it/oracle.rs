@@ -1,4 +1,5 @@
-//! Plain oracles: counters in a loop. They must not use the engine, nor anything of the library but its types.
+//! Plain oracles: counters in a loop. They must not use the engine, nor anything of the library but
+//! its types.
 
 use muster_model::proof::Verdict;
 
@@ -15,7 +16,8 @@ pub fn greedy_pods(gpus: u32, per_pod: u32, needs: &[u32], order: &[usize]) -> V
     held
 }
 
-/// A gang takes all it needs if that is free, in order of arrival; a later one may fit where an earlier did not.
+/// A gang takes all it needs if that is free, in order of arrival; a later one may fit where an
+/// earlier did not.
 pub fn first_feasible(gpus: u32, per_pod: u32, needs: &[u32], order: &[usize]) -> Vec<u32> {
     let mut held = vec![0; needs.len()];
     let mut free = gpus;

@@ -70,13 +70,15 @@ fn the_counts_of_larger_gangs_are_those_of_a_counter() {
 
 #[test]
 fn large_counts_are_exact_and_larger_ones_are_refused() {
-    // Two gangs of 60 on 119 GPUs: only the last pod is missed, by the gang that does not own the last GPU.
+    // Two gangs of 60 on 119 GPUs: only the last pod is missed, by the gang that does not own the
+    // last GPU.
     let found = all_orders(&Scenario::new(119, 1, vec![60, 60]).unwrap()).unwrap();
     assert_eq!(found.orders, 96_614_908_840_363_322_603_893_139_521_372_656);
     assert_eq!(counts(&found.per_pod), [0, found.orders, 0]);
     assert_eq!(counts(&found.gang), [0, 0, found.orders]);
 
-    let refused = |gpus, needs: &[u32]| all_orders(&Scenario::new(gpus, 1, needs.to_vec()).unwrap());
+    let refused =
+        |gpus, needs: &[u32]| all_orders(&Scenario::new(gpus, 1, needs.to_vec()).unwrap());
     assert_eq!(refused(8, &[65, 65]), Err(CountError::TooManyOrders { pods: 130 }));
     assert_eq!(refused(8, &[500, 500]), Err(CountError::TooManyOrders { pods: 1000 }));
     assert_eq!(refused(128, &[1; 26]), Err(CountError::TooManySteps));
@@ -89,7 +91,10 @@ fn a_sweep_is_the_counts_of_each_pool_and_size() {
     for cell in &found.cells {
         let scenario = Scenario::new(cell.gpus, 1, vec![cell.need_pods; 2]).unwrap();
         let alone = all_orders(&scenario).unwrap();
-        assert_eq!((cell.orders, &cell.per_pod, &cell.gang), (alone.orders, &alone.per_pod, &alone.gang));
+        assert_eq!(
+            (cell.orders, &cell.per_pod, &cell.gang),
+            (alone.orders, &alone.per_pod, &alone.gang)
+        );
         assert_eq!(counts(&cell.gang), [0, 0, cell.orders]);
         // A pool that has room for all, or for gangs of one pod, knows no deadlock.
         if cell.gpus >= 2 * cell.need_pods || cell.need_pods == 1 {

@@ -1,4 +1,5 @@
-//! The packing experiment on a cluster that is small enough to be worked out by hand, under every policy.
+//! The packing experiment on a cluster that is small enough to be worked out by hand, under every
+//! policy.
 
 use muster_model::job::Resources;
 use muster_model::queue::PlacementPolicy;
@@ -60,7 +61,11 @@ fn what_fits_is_placed_and_what_does_not_is_turned_away_under_every_policy() {
         assert_eq!((last.allocated_ppm, last.fragmented_ppm), (1_000_000, 0), "{name}");
         let figures = outcome.figures(Scheduler::named(name).unwrap(), false);
         assert_eq!((figures.gpu_allocation_percent[150], figures.placed), (100.0, 3), "{name}");
-        assert_eq!(run("half half pair whole", name, 3), run("half half pair whole", name, 3), "{name}");
+        assert_eq!(
+            run("half half pair whole", name, 3),
+            run("half half pair whole", name, 3),
+            "{name}"
+        );
     }
 }
 
@@ -72,7 +77,8 @@ fn policies_differ_where_the_order_lets_them() {
     assert_eq!(pairs_fit("best-fit"), 4, "the smallest node is the best fit");
     assert_eq!(pairs_fit("gpu-packing"), 4, "and the free node with the fewest devices");
     assert_eq!(pairs_fit("fragmentation"), 4, "pairs cannot use it anyway");
-    let random: Vec<u64> = (0..50).map(|seed| run("half half pair pair", "random", seed).placed).collect();
+    let random: Vec<u64> =
+        (0..50).map(|seed| run("half half pair pair", "random", seed).placed).collect();
     assert!([2, 3, 4].iter().all(|placed| random.contains(placed)), "{random:?}");
 }
 
@@ -86,7 +92,10 @@ fn what_is_no_experiment_says_why() {
     node.devices[1].model = "p100".into();
     let twins = vec![node.clone(), node.clone()];
     assert_eq!(error(Experiment::new(twins, &[], Vec::new())), "two nodes are called n");
-    assert_eq!(error(Experiment::new(vec![node], &[], Vec::new())), "node n has GPUs of several models");
+    assert_eq!(
+        error(Experiment::new(vec![node], &[], Vec::new())),
+        "node n has GPUs of several models"
+    );
     assert_eq!(Scheduler::named("pack"), Some(Scheduler::Muster(PlacementPolicy::Pack)));
     assert_eq!(Scheduler::named("best"), None);
     assert!(Scheduler::names().all(|name| Scheduler::named(name).unwrap().name() == name));

@@ -51,12 +51,14 @@ fn verdicts_of_whole_and_of_unfinished_orders() {
 #[test]
 fn every_order_of_small_gangs_is_as_a_counter_says() {
     let mut cases = 0;
-    for (needs, per_pod) in [(vec![3, 3], 1), (vec![2, 4], 1), (vec![2, 2, 2], 1), (vec![3, 2], 2)] {
+    for (needs, per_pod) in [(vec![3, 3], 1), (vec![2, 4], 1), (vec![2, 2, 2], 1), (vec![3, 2], 2)]
+    {
         for order in every_order(&needs) {
             for gpus in per_pod..=7 {
                 let scenario = Scenario::new(gpus, per_pod, needs.clone()).unwrap();
                 let proof = walk(&scenario, &scenario.order(&letters(&order)).unwrap()).unwrap();
-                let held: Vec<u32> = proof.per_pod.gangs.iter().map(|gang| gang.held_pods).collect();
+                let held: Vec<u32> =
+                    proof.per_pod.gangs.iter().map(|gang| gang.held_pods).collect();
                 assert_eq!(held, greedy_pods(gpus, per_pod, &needs, &order), "{gpus}, {order:?}");
                 assert_eq!(proof.per_pod.verdict, verdict(&needs, &held), "{gpus}, {order:?}");
                 cases += 1;

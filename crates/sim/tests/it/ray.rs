@@ -1,4 +1,5 @@
-//! What one Ray application does with gangs: nobody waits for anybody, so who is large can wait for ever.
+//! What one Ray application does with gangs: nobody waits for anybody, so who is large can wait for
+//! ever.
 
 use muster_model::{Span, Time};
 use muster_sim::fleet::{Failures, Fleet, JobNo, Scheduler, Terms};
@@ -25,7 +26,8 @@ fn small_groups_pass_a_large_one_for_as_long_as_they_come() {
 #[test]
 fn of_two_that_wait_the_one_whose_try_comes_first_is_placed() {
     let site = site(1, 4);
-    // Tried at x.079 s after its first try once a second: the one that came later is tried at x.029.
+    // Tried at x.079 s after its first try once a second: the one that came later is tried at
+    // x.029.
     let mut late = gang("late", 1, 4, 10);
     late.submit = Time(1_950);
     let jobs = [gang("runs", 0, 4, 100), gang("early", 1, 4, 10), late];
@@ -51,7 +53,10 @@ fn a_group_packs_onto_the_node_where_most_stays_free() {
         (0..tasks).map(|rank| fleet.desk().place_of(JobNo(job), rank).unwrap().0.0).collect()
     };
     // Of a node with one free GPU the second would leave nothing, of an idle one three quarters.
-    assert_eq!((nodes(0, 3), nodes(1, 1), nodes(2, 6)), (vec![0; 3], vec![1], vec![2, 2, 2, 2, 1, 1]));
+    assert_eq!(
+        (nodes(0, 3), nodes(1, 1), nodes(2, 6)),
+        (vec![0; 3], vec![1], vec![2, 2, 2, 2, 1, 1])
+    );
 }
 
 #[test]
@@ -63,8 +68,13 @@ fn bundles_elsewhere_stay_when_a_node_is_lost() {
         repair: Span::from_secs(600),
         ..Failures::default()
     };
-    let mut fleet =
-        Fleet::new(&site, Scheduler::Ray.begin(&site, 1).unwrap(), jobs.to_vec(), Terms::default(), failures);
+    let mut fleet = Fleet::new(
+        &site,
+        Scheduler::Ray.begin(&site, 1).unwrap(),
+        jobs.to_vec(),
+        Terms::default(),
+        failures,
+    );
     let mut held = Vec::new();
     let mut stops = 0;
     while fleet.step().unwrap() {

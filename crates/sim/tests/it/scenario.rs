@@ -12,7 +12,14 @@ fn check(gpus: u32, per_pod: u32, needs: &[u32], order: &str, message: &str, hin
 #[test]
 fn what_is_wrong_is_named() {
     check(0, 1, &[5, 5], "ab", "the pool has no GPU", "1 to 128 GPUs");
-    check(129, 1, &[5, 5], "ab", "the pool is one node of 129 GPUs; a node has at most 128", "1 to 128");
+    check(
+        129,
+        1,
+        &[5, 5],
+        "ab",
+        "the pool is one node of 129 GPUs; a node has at most 128",
+        "1 to 128",
+    );
     check(8, 0, &[5, 5], "ab", "pods ask for no GPU", "--gpus-per-pod 1");
     check(2, 4, &[5, 5], "ab", "a pod asks for 4 GPUs, and the pool has 2", "--gpus-per-pod 2");
     check(8, 1, &[5], "a", "gangs: 1; there must be 2 to 26", "--need 5,5");

@@ -1,4 +1,5 @@
-//! The model of Slurm: who passes whom, who comes first, who is held back by a cap, and where gangs land.
+//! The model of Slurm: who passes whom, who comes first, who is held back by a cap, and where gangs
+//! land.
 
 use muster_model::{GpuModel, QueueSpec, Span, Time};
 use muster_sim::fleet::{Failures, Fleet, FleetJob, JobNo, Scheduler, Site, Terms};
@@ -29,8 +30,9 @@ fn with_queues(mut site: Site, queues: Vec<QueueSpec>) -> Site {
 
 #[test]
 fn backfill_fills_a_hole_and_delays_nobody_before_it() {
-    // Two nodes of four. The first holds one for 1,000 s; the second needs both and is promised second 1,020, the end of the
-    // first's limit in whole minutes. The third ends before that, the fourth does not.
+    // Two nodes of four. The first holds one for 1,000 s; the second needs both and is promised
+    // second 1,020, the end of the first's limit in whole minutes. The third ends before that, the
+    // fourth does not.
     let two = site(2, 4);
     let jobs = [
         gang("a", 0, 4, 1_000),
@@ -48,7 +50,8 @@ fn backfill_fills_a_hole_and_delays_nobody_before_it() {
 #[test]
 fn the_main_scheduler_lets_nobody_pass_the_head() {
     let two = site(2, 4);
-    // An event a second, each with a main pass at most every three seconds: nobody passes before second 30.
+    // An event a second, each with a main pass at most every three seconds: nobody passes before
+    // second 30.
     let mut jobs = vec![gang("a", 0, 4, 3_000), gang("wide", 1, 8, 600)];
     jobs.extend((2..25).map(|second| gang(&format!("j{second}"), second, 1, 600)));
     let began = began(&two, &jobs);
@@ -62,7 +65,8 @@ fn the_main_scheduler_lets_nobody_pass_the_head() {
 #[test]
 fn who_has_used_less_goes_first_whoever_came_first() {
     let one = with_queues(site(1, 1), vec![QueueSpec::named("a"), QueueSpec::named("b")]);
-    // The account a uses the GPU for an hour; then one job of each waits, that of a longer than that of b.
+    // The account a uses the GPU for an hour; then one job of each waits, that of a longer than
+    // that of b.
     let jobs = [
         owned(gang("a1", 0, 1, 3_600), "x", "a"),
         owned(gang("a2", 1, 1, 600), "y", "a"),
@@ -77,7 +81,8 @@ fn who_has_used_less_goes_first_whoever_came_first() {
 
 #[test]
 fn usage_is_forgotten_with_its_half_life() {
-    // a used one hour long ago, b half an hour just now: with a half-life of an hour a has used less.
+    // a used one hour long ago, b half an hour just now: with a half-life of an hour a has used
+    // less.
     let mut one = with_queues(site(1, 1), vec![QueueSpec::named("a"), QueueSpec::named("b")]);
     one.tree.half_life = Span::from_secs(3_600);
     let jobs = [
@@ -93,7 +98,8 @@ fn usage_is_forgotten_with_its_half_life() {
 
 #[test]
 fn a_quota_is_a_cap_and_holds_up_nobody_else() {
-    let capped = QueueSpec { quota: [(GpuModel::from("a100"), 2)].into(), ..QueueSpec::named("capped") };
+    let capped =
+        QueueSpec { quota: [(GpuModel::from("a100"), 2)].into(), ..QueueSpec::named("capped") };
     let one = with_queues(site(1, 8), vec![capped, QueueSpec::named("free")]);
     let jobs = [
         owned(gang("c1", 0, 1, 600), "x", "capped"),
@@ -101,7 +107,8 @@ fn a_quota_is_a_cap_and_holds_up_nobody_else() {
         owned(gang("c3", 1, 1, 600), "x", "capped"),
         owned(gang("f", 2, 1, 600), "y", "free"),
     ];
-    // Idle GPUs are not lent. The last is behind a job that waits, and the next main pass goes on beyond that.
+    // Idle GPUs are not lent. The last is behind a job that waits, and the next main pass goes on
+    // beyond that.
     assert_eq!(began(&one, &jobs), [at(0), at(0), at(600), at(3)]);
     let mut fleet = Fleet::new(
         &one,
@@ -146,8 +153,10 @@ fn a_gang_gets_the_fewest_leaf_switches() {
     fleet.step().unwrap();
     let desk = fleet.desk();
     let racks_of = |job: u32| {
-        let nodes = (0..jobs[job as usize].tasks).map(|rank| desk.place_of(JobNo(job), rank).unwrap().0);
-        let mut racks: Vec<&str> = nodes.map(|node| &*desk.pool().node(node).spec.domains[0]).collect();
+        let nodes =
+            (0..jobs[job as usize].tasks).map(|rank| desk.place_of(JobNo(job), rank).unwrap().0);
+        let mut racks: Vec<&str> =
+            nodes.map(|node| &*desk.pool().node(node).spec.domains[0]).collect();
         racks.dedup();
         racks
     };
@@ -159,9 +168,11 @@ fn a_gang_gets_the_fewest_leaf_switches() {
 fn a_job_that_loses_a_node_is_requeued_whole_after_two_minutes() {
     let two = site(2, 1);
     let node_mtbf = Some(Span::from_secs(5_000));
-    let failures = Failures { node_mtbf, repair: Span::from_secs(10), seed: 5, ..Failures::default() };
+    let failures =
+        Failures { node_mtbf, repair: Span::from_secs(10), seed: 5, ..Failures::default() };
     let plane = Scheduler::Slurm.begin(&two, 1).unwrap();
-    let mut fleet = Fleet::new(&two, plane, vec![gang("a", 0, 2, 5_000)], Terms::default(), failures);
+    let mut fleet =
+        Fleet::new(&two, plane, vec![gang("a", 0, 2, 5_000)], Terms::default(), failures);
     let mut broke = None;
     while fleet.step().unwrap() {
         let desk = fleet.desk();
@@ -206,7 +217,10 @@ fn whatever_breaks_every_job_ends_and_no_gang_holds_what_it_does_not_use() {
             let desk = fleet.desk();
             assert!(desk.record().breakdowns > 0, "with this seed nothing breaks that runs");
             assert!((0..300).all(|job| desk.has_ended(JobNo(job))), "{scheduler:?}, seed {seed}");
-            assert!(scheduler == Scheduler::None || desk.record().total.held == desk.record().total.running);
+            assert!(
+                scheduler == Scheduler::None
+                    || desk.record().total.held == desk.record().total.running
+            );
         }
     }
 }

@@ -26,11 +26,13 @@ fn volcano(site: &Site) -> Box<dyn muster_sim::fleet::Plane> {
 
 /// GPUs that jobs of each queue hold at an instant.
 fn held_at(site: &Site, jobs: &[FleetJob], at: Time, queues: [&str; 2]) -> [u32; 2] {
-    let mut fleet = Fleet::new(site, volcano(site), jobs.to_vec(), Terms::default(), Failures::default());
+    let mut fleet =
+        Fleet::new(site, volcano(site), jobs.to_vec(), Terms::default(), Failures::default());
     while fleet.desk().now() < at && fleet.step().unwrap() {}
     let desk = fleet.desk();
     let held = |queue: &str| {
-        let of_queue = desk.jobs().iter().zip(0..).filter(|(job, _)| &*job.queue.to_string() == queue);
+        let of_queue =
+            desk.jobs().iter().zip(0..).filter(|(job, _)| &*job.queue.to_string() == queue);
         of_queue.map(|(_, number)| desk.placed(JobNo(number))).sum()
     };
     queues.map(held)
@@ -38,8 +40,9 @@ fn held_at(site: &Site, jobs: &[FleetJob], at: Time, queues: [&str; 2]) -> [u32;
 
 /// Twenty jobs of one GPU in each of two queues, by turns.
 fn many(first: &str, second: &str) -> Vec<FleetJob> {
-    let job =
-        |at: u32| of(if at.is_multiple_of(2) { first } else { second }, gang(&format!("j{at}"), 0, 1, 1_000));
+    let job = |at: u32| {
+        of(if at.is_multiple_of(2) { first } else { second }, gang(&format!("j{at}"), 0, 1, 1_000))
+    };
     (0..40).map(job).collect()
 }
 
@@ -52,7 +55,8 @@ fn queues_share_by_weight() {
 #[test]
 fn with_enqueue_who_is_let_in_first_takes_what_others_have_not_asked_for_yet() {
     let site = with_queues(site(1, 12), vec![queue("a", 1), queue("b", 3)], Preemption::OFF);
-    // Jobs of queue a as large as the cluster are let in, and of b what 1.2 × 12 GPUs leave: two. So b deserves two.
+    // Jobs of queue a as large as the cluster are let in, and of b what 1.2 × 12 GPUs leave: two.
+    // So b deserves two.
     assert_eq!(held_at(&site, &many("a", "b"), Time(1_000), ["a", "b"]), [10, 2]);
 }
 
@@ -88,19 +92,24 @@ fn a_gang_that_does_not_fit_lets_others_pass() {
     let fleet = played(&site, volcano(&site), &jobs);
     let began = |job| fleet.desk().fate(JobNo(job)).began;
     assert_eq!((began(0), began(2)), (Some(Time(1_000)), Some(Time(3_000))));
-    // Let in when 9.6 GPUs less those that run are enough for it, and placed in the session after that.
+    // Let in when 9.6 GPUs less those that run are enough for it, and placed in the session after
+    // that.
     assert_eq!(began(1), Some(Time(604_000)));
 }
 
 #[test]
 fn gangs_wider_than_what_their_queues_deserve_wait_for_each_other() {
-    // Each queue deserves four GPUs of eight as long as the other asks for its own, and a gang of five is more.
+    // Each queue deserves four GPUs of eight as long as the other asks for its own, and a gang of
+    // five is more.
     let two = vec![queue("a", 1), queue("b", 1)];
     let jobs = [of("a", gang("a", 0, 5, 600)), of("b", gang("b", 0, 5, 600))];
     let site_with = |preemption| with_queues(site(1, 8), two.clone(), preemption);
     let all_ask = site_with(Preemption::default());
     let fleet = played(&all_ask, volcano(&all_ask), &jobs);
-    assert_eq!((fleet.desk().fate(JobNo(0)).began, fleet.desk().fate(JobNo(1)).began), (None, None));
+    assert_eq!(
+        (fleet.desk().fate(JobNo(0)).began, fleet.desk().fate(JobNo(1)).began),
+        (None, None)
+    );
     // Action `enqueue` lets one in, since ten are more than 1.2 times eight, and nobody else asks.
     let one_asks = site_with(Preemption::OFF);
     let fleet = played(&one_asks, volcano(&one_asks), &jobs);

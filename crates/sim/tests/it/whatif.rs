@@ -7,12 +7,14 @@ use muster_model::job::{GpuRequest, Resources};
 use muster_model::simulation::Starts;
 use muster_model::view::RoleView;
 use muster_model::{
-    AfterCheckpoint, Array, Bytes, Checkpoint, CheckpointBy, CpuMilli, ElementId, Event, GpuMilli, JobId,
-    JobSpec, Observation, PastRun, QueueSpec, QueueTree, Rank, SiteSnapshot, Span, TaskGroup, TaskReport,
-    Time,
+    AfterCheckpoint, Array, Bytes, Checkpoint, CheckpointBy, CpuMilli, ElementId, Event, GpuMilli,
+    JobId, JobSpec, Observation, PastRun, QueueSpec, QueueTree, Rank, SiteSnapshot, Span,
+    TaskGroup, TaskReport, Time,
 };
 use muster_sim::fleet::{JobNo, Scheduler, Site};
-use muster_sim::whatif::{Change, ChangeError, Forecast, NodeKind, Replays, Situation, Usual, WhatIfError};
+use muster_sim::whatif::{
+    Change, ChangeError, Forecast, NodeKind, Replays, Situation, Usual, WhatIfError,
+};
 use serde_json::value::to_raw_value;
 
 use crate::fleet::{played, site};
@@ -27,10 +29,14 @@ fn secs(secs: u64) -> Time {
 fn job(user: &str, gpus: u32, limit_secs: u64) -> JobSpec {
     let task = Resources { gpu: GpuRequest::whole(1), ..Resources::default() };
     let group = TaskGroup::of("main", gpus, task);
-    JobSpec { time_limit: Some(Span::from_secs(limit_secs)), ..JobSpec::plain("j", user, vec![group]) }
+    JobSpec {
+        time_limit: Some(Span::from_secs(limit_secs)),
+        ..JobSpec::plain("j", user, vec![group])
+    }
 }
 
-/// What the daemon would hand out after these jobs were submitted together at 0 and what started ran until `taken`.
+/// What the daemon would hand out after these jobs were submitted together at 0 and what started
+/// ran until `taken`.
 fn snapshot(site: &Site, jobs: Vec<JobSpec>, past: Vec<PastRun>, taken: Time) -> SiteSnapshot {
     let mut engine = Engine::new(site.tree.clone()).unwrap();
     for node in &site.nodes {
@@ -92,7 +98,8 @@ fn run(user: &str, submitted: u64, began: u64, ran: u64, limit: u64) -> PastRun 
 
 #[test]
 fn what_waits_starts_when_what_runs_ends_or_at_once_where_there_is_more() {
-    let now = situation(&site(1, 8), vec![job("ann", 5, 100), job("bob", 5, 100)], Vec::new(), secs(40));
+    let now =
+        situation(&site(1, 8), vec![job("ann", 5, 100), job("bob", 5, 100)], Vec::new(), secs(40));
     assert_eq!(starts(&now, 2), (1, Some(100), Some(100)));
 
     let mut change = Change::default();
@@ -112,7 +119,8 @@ fn what_waits_starts_when_what_runs_ends_or_at_once_where_there_is_more() {
 
 #[test]
 fn jobs_are_taken_to_run_as_their_users_jobs_did() {
-    let past: Vec<PastRun> = (0..5).map(|nth| run("user-1", nth * 100, nth * 100, 50, 100)).collect();
+    let past: Vec<PastRun> =
+        (0..5).map(|nth| run("user-1", nth * 100, nth * 100, 50, 100)).collect();
     let at = |taken| {
         let jobs = vec![job("ann", 5, 100), job("ann", 5, 100)];
         starts(&situation(&site(1, 8), jobs, past.clone(), secs(taken)), 2)
@@ -134,8 +142,10 @@ fn elements_of_an_array_start_one_after_the_other_as_its_cap_says() {
 #[test]
 fn a_quota_lets_start_what_it_kept_back() {
     let mut tree = QueueTree::single();
-    let capped =
-        |name: &str, gpus| QueueSpec { quota: [("a100".into(), gpus)].into(), ..QueueSpec::named(name) };
+    let capped = |name: &str, gpus| QueueSpec {
+        quota: [("a100".into(), gpus)].into(),
+        ..QueueSpec::named(name)
+    };
     tree.queues = vec![
         QueueSpec { borrow: Some(0), ..capped("default", 4) },
         QueueSpec { borrow: Some(0), ..capped("other", 4) },
@@ -154,7 +164,8 @@ fn a_quota_lets_start_what_it_kept_back() {
 
 #[test]
 fn nodes_that_go_are_those_on_which_least_runs_and_what_runs_there_goes_on() {
-    let now = situation(&site(3, 8), vec![job("ann", 8, 100), job("bob", 3, 100)], Vec::new(), secs(40));
+    let now =
+        situation(&site(3, 8), vec![job("ann", 8, 100), job("bob", 3, 100)], Vec::new(), secs(40));
     let gone = now.fewer(2, &LIKE_MOST, &[]).unwrap();
     // One is idle, on one three GPUs are held.
     let left = now.with(&Change { drained: gone, ..Change::default() }).unwrap();
@@ -175,7 +186,8 @@ fn what_waits_for_what_nobody_knows_is_not_promised() {
 
 #[test]
 fn the_past_is_run_once_more() {
-    // Two gangs of five on eight GPUs, each for 100 seconds, submitted together: the second waited for the first.
+    // Two gangs of five on eight GPUs, each for 100 seconds, submitted together: the second waited
+    // for the first.
     let past = vec![run("user-1", 0, 0, 100, 200), run("user-2", 1, 100, 100, 200)];
     let now = situation(&site(1, 8), Vec::new(), past, secs(300));
     let began = |changed: &Situation| {
@@ -190,7 +202,8 @@ fn the_past_is_run_once_more() {
     change.join(now.more(1, &LIKE_MOST).unwrap());
     assert_eq!(began(&now.with(&change).unwrap()), [[0, 100], [0, 1]]);
     // What the changed site could not host is left out of both, and counted.
-    let none = now.with(&Change { drained: now.fewer(1, &LIKE_MOST, &[]).unwrap(), ..Change::default() });
+    let none =
+        now.with(&Change { drained: now.fewer(1, &LIKE_MOST, &[]).unwrap(), ..Change::default() });
     let replays = Replays::of(&now, &none.unwrap());
     assert_eq!((replays.no_longer_fit, replays.too_large, replays.as_it_is.1.len()), (2, 0, 0));
     // Less of the past is what was submitted since.
@@ -220,7 +233,8 @@ fn what_a_person_holds_is_not_waited_for() {
 #[test]
 fn who_saves_when_told_gives_up_his_place_at_once_and_goes_on_from_there() {
     let mut tree = QueueTree::single();
-    let half = |name: &str| QueueSpec { quota: [("a100".into(), 4)].into(), ..QueueSpec::named(name) };
+    let half =
+        |name: &str| QueueSpec { quota: [("a100".into(), 4)].into(), ..QueueSpec::named(name) };
     tree.queues = vec![half("default"), half("other")];
     let site = Site { tree, ..site(1, 8) };
     let checkpoint = Checkpoint {

@@ -1,4 +1,5 @@
-//! Scripts that cannot be read or carried out: each is refused at its line, with what is wrong and what was probably meant.
+//! Scripts that cannot be read or carried out: each is refused at its line, with what is wrong and
+//! what was probably meant.
 
 use muster_sim::scenario::{Script, play};
 use proptest::prelude::*;
@@ -13,7 +14,10 @@ fn refused(lines: &str, expected: &str) {
         Ok(_) => panic!("this was carried out: {lines}"),
         Err(mistake) => {
             let shown = mistake.show("x.txt");
-            assert!(shown.contains(expected), "{lines}\n  expected  {expected}\n  shown     {shown}");
+            assert!(
+                shown.contains(expected),
+                "{lines}\n  expected  {expected}\n  shown     {shown}"
+            );
         }
     }
 }
@@ -81,17 +85,26 @@ fn lines_that_say_nothing_at_this_point() {
 #[test]
 fn the_form_of_a_script() {
     refused("and advance 10m", "`and` joins what happens at one instant, not time and questions");
-    refused("advance 10m\nand ends one", "`and` joins what happens at one instant, not time and questions");
+    refused(
+        "advance 10m\nand ends one",
+        "`and` joins what happens at one instant, not time and questions",
+    );
     refused(
         "ends one\n  > one ends\nand ends many",
         "what joined lines print stands behind the last of them",
     );
     refused("advance 10m\n  more", "x.txt:7: `advance` takes nothing below it");
-    refused("submit ann:\n  name: two\n  > two waits\n  gpus: 1", "a mapping goes on behind its transcript");
+    refused(
+        "submit ann:\n  name: two\n  > two waits\n  gpus: 1",
+        "a mapping goes on behind its transcript",
+    );
     for (text, expected) in [
         ("", "x.txt:1: the first line does not say what the scenario shows"),
         ("# Shows something.\ncluster: {nodes: []}\n", "x.txt:1: nothing says which mistake"),
-        ("# Shows.\n# catches: it\n  > told\n", "x.txt:3: an indented line belongs to the one above"),
+        (
+            "# Shows.\n# catches: it\n  > told\n",
+            "x.txt:3: an indented line belongs to the one above",
+        ),
         ("# Shows.\n# catches: it\nand ends one\n", "x.txt:3: `and` joins nothing"),
     ] {
         let shown = play(text, "x.txt").map(|_| ()).unwrap_err().show("x.txt");

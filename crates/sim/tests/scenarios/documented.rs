@@ -8,6 +8,9 @@ use muster_sim::scenario::VERBS;
 fn every_verb_stands_in_the_readme() {
     let page = fs::read_to_string(super::root().join("README.md")).unwrap();
     for (verb, _) in VERBS {
-        assert!(page.contains(&format!("`{verb}")), "scenarios/README.md does not say what `{verb}` does");
+        assert!(
+            page.contains(&format!("`{verb}")),
+            "scenarios/README.md does not say what `{verb}` does"
+        );
     }
 }

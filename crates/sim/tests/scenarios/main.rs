@@ -1,5 +1,6 @@
-//! Every scenario of `scenarios/`, played and compared with the transcript that stands in it. `MUSTER_BLESS=1` rewrites
-//! the transcripts instead; `MUSTER_SCENARIO=borrow` plays only those whose path holds that.
+//! Every scenario of `scenarios/`, played and compared with the transcript that stands in it.
+//! `MUSTER_BLESS=1` rewrites the transcripts instead; `MUSTER_SCENARIO=borrow` plays only those
+//! whose path holds that.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop there")]
 #![allow(clippy::disallowed_methods, reason = "the language is pure; its test reads the files")]
@@ -75,8 +76,12 @@ fn every_scenario_prints_what_is_written() {
 fn every_scenario_shows_something_of_its_own() {
     let mut titles: BTreeMap<String, String> = BTreeMap::new();
     for (name, text) in scenarios() {
-        let script = Script::parse(&text, &name).unwrap_or_else(|mistake| panic!("{}", mistake.show(&name)));
-        assert!(script.title.ends_with('.') && script.title.len() > 20, "{name}: a sentence, please");
+        let script =
+            Script::parse(&text, &name).unwrap_or_else(|mistake| panic!("{}", mistake.show(&name)));
+        assert!(
+            script.title.ends_with('.') && script.title.len() > 20,
+            "{name}: a sentence, please"
+        );
         assert!(text.contains("\n  >"), "{name} prints nothing, so it cannot fail");
         let others = titles.insert(script.title.clone(), name.clone());
         assert_eq!(others, None, "{name} shows what another one shows: {}", script.title);
@@ -94,7 +99,12 @@ fn a_transcript_that_is_not_what_happens_is_told_with_its_line() {
         ["one.txt:4: printed otherwise than written\n  - one waits\n  + one starts on n1: 0\n"],
         "{shown:?}"
     );
-    assert!(played.blessed.ends_with("submit ann: {name: one, gpus: 1}\n  > one starts on n1: 0\n"));
+    assert!(
+        played.blessed.ends_with("submit ann: {name: one, gpus: 1}\n  > one starts on n1: 0\n")
+    );
     let again = play(&played.blessed, "one.txt").unwrap();
-    assert!(again.mismatches.is_empty() && again.blessed == played.blessed, "blessing is settled at once");
+    assert!(
+        again.mismatches.is_empty() && again.blessed == played.blessed,
+        "blessing is settled at once"
+    );
 }

@@ -1,5 +1,5 @@
-//! Public traces, where they are: in `shared/traces` beside the repository, or where `MUSTER_TRACES` says. They are too large,
-//! and not ours, to be kept in it.
+//! Public traces, where they are: in `shared/traces` beside the repository, or where
+//! `MUSTER_TRACES` says. They are too large, and not ours, to be kept in it.
 
 #![expect(
     clippy::disallowed_methods,
@@ -17,7 +17,8 @@ use muster_spec::{TraceFormat, TraceJob, TraceReader};
 /// Where the traces lie; `None`, and said so, when they do not.
 pub fn traces() -> Option<PathBuf> {
     let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap();
-    let dir = std::env::var_os("MUSTER_TRACES").map_or_else(|| above.join("shared/traces"), PathBuf::from);
+    let dir = std::env::var_os("MUSTER_TRACES")
+        .map_or_else(|| above.join("shared/traces"), PathBuf::from);
     if !dir.is_dir() {
         eprintln!("not tested: the public traces are not in {}", dir.display());
         return None;

@@ -1,4 +1,5 @@
-//! Small loads whose schedule can be worked out by hand, and random ones on which engine and textbook must agree.
+//! Small loads whose schedule can be worked out by hand, and random ones on which engine and
+//! textbook must agree.
 
 use std::sync::Arc;
 
@@ -45,14 +46,16 @@ const BLOCKED: &str = "0 100 100 6
 fn each_policy_does_what_it_is_named_for() {
     // 2, 3 and 4 fill the pool behind 1; 5 follows 3.
     check(FlatScheduler::Fcfs, 10, BLOCKED, &[0, 100, 110, 110, 110, 120]);
-    // 2 is over by 100 as far as is known, and passes; when it ends at 92, 5 is over by 100, too, and 3 would not be.
+    // 2 is over by 100 as far as is known, and passes; when it ends at 92, 5 is over by 100, too,
+    // and 3 would not be.
     check(FlatScheduler::Easy, 10, BLOCKED, &[0, 100, 2, 110, 110, 92]);
     check(FlatScheduler::Conservative, 10, BLOCKED, &[0, 100, 2, 110, 110, 92]);
     // 3 is shorter than 2, then 5; 2 is not over in time any more.
     check(FlatScheduler::EasySjf, 10, BLOCKED, &[0, 100, 110, 2, 110, 12]);
     // 5 is shorter than 1, which lets nobody else pass.
     check(FlatScheduler::Sjf, 10, BLOCKED, &[0, 100, 110, 110, 110, 5]);
-    // 1 sets 0 aside until 5 comes, with which 1 does not fit; 3 and 2 do. 4 begins when 5 has ended.
+    // 1 sets 0 aside until 5 comes, with which 1 does not fit; 3 and 2 do. 4 begins when 5 has
+    // ended.
     check(FlatScheduler::Srtf, 10, BLOCKED, &[0, 1, 5, 5, 10, 5]);
 }
 

@@ -1,5 +1,6 @@
-//! Kueue's own performance test as a load: what its generator creates, under the quotas that it sets. Quotas are in CPUs there and
-//! in GPUs here, one for one, and a workload may lie on any nodes, since its test has none.
+//! Kueue's own performance test as a load: what its generator creates, under the quotas that it
+//! sets. Quotas are in CPUs there and in GPUs here, one for one, and a workload may lie on any
+//! nodes, since its test has none.
 
 use std::sync::Arc;
 
@@ -7,7 +8,9 @@ use muster_model::job::{GpuRequest, Resources};
 use muster_model::queue::{Preemption, QueueSpec};
 use muster_model::{Bytes, CpuMilli, Device, NodeSpec, QueueTree, Span};
 use muster_sim::flat::Estimates;
-use muster_sim::fleet::{Desk, Failures, Fleet, FleetJob, FleetLoad, JobNo, Plane, Scheduler, Site, Terms};
+use muster_sim::fleet::{
+    Desk, Failures, Fleet, FleetJob, FleetLoad, JobNo, Plane, Scheduler, Site, Terms,
+};
 use muster_sim::peers::kueue::{Binding, Kueue};
 use muster_sim::trace::generate;
 use muster_spec::TraceJob;
@@ -29,8 +32,13 @@ fn recipe() -> Option<Recipe> {
 }
 
 fn site(preemption: Preemption) -> Site {
-    let device =
-        Device { model: "slot".into(), memory: Bytes(0), uuid: "".into(), is_virtual: true, slice_of: None };
+    let device = Device {
+        model: "slot".into(),
+        memory: Bytes(0),
+        uuid: "".into(),
+        is_virtual: true,
+        slice_of: None,
+    };
     let node = |at| NodeSpec {
         name: format!("n{at}").into(),
         devices: vec![device.clone(); NOMINAL as usize],
@@ -72,7 +80,12 @@ fn load(recipe: &Recipe, site: &Site) -> FleetLoad {
     load
 }
 
-fn played(site: &Site, plane: Box<dyn Plane>, jobs: Arc<Vec<FleetJob>>, saves_when_told: bool) -> Fleet {
+fn played(
+    site: &Site,
+    plane: Box<dyn Plane>,
+    jobs: Arc<Vec<FleetJob>>,
+    saves_when_told: bool,
+) -> Fleet {
     // As where Kueue's figures were taken: workloads without pods, so that nothing has to stop.
     let terms = Terms { saves_when_told, stopping: Span(0), ..Terms::default() };
     let mut fleet = Fleet::new(site, plane, jobs, terms, Failures::default());
@@ -96,23 +109,26 @@ fn mean_wait_secs(desk: &Desk, class: &str) -> f64 {
     waits.iter().sum::<f64>() / waits.len() as f64
 }
 
-/// Without preemption, and with the generator's where what has to go saves its work first: then nothing is lost.
+/// Without preemption, and with the generator's where what has to go saves its work first: then
+/// nothing is lost.
 #[test]
 fn muster_ends_kueues_baseline_within_a_twentieth_of_the_bound() {
     let Some(recipe) = recipe() else { return };
     for (preemption, saves_when_told) in [(Preemption::OFF, false), (Preemption::default(), true)] {
         let site = site(preemption);
         let jobs = load(&recipe, &site).jobs;
-        let fleet = played(&site, Scheduler::Muster.begin(&site, 0).unwrap(), jobs, saves_when_told);
+        let fleet =
+            played(&site, Scheduler::Muster.begin(&site, 0).unwrap(), jobs, saves_when_told);
         let secs = makespan_secs(fleet.desk());
         println!("{preemption:?}: {secs:.1} s");
         assert!((BOUND_SECS..BOUND_SECS * 1.05).contains(&secs), "{preemption:?}: {secs} s");
     }
 }
 
-/// Published for the real controller: 15,000 workloads in 351.1 s, which is 42.7 a second; mean times to admission of large, medium
-/// and small 16.5, 76.8 and 215.5 s; 55.9 % of the quota used. Calibrated here is the time that the controller takes for an
-/// admission, from the rate; the order of the classes and what is used follow.
+/// Published for the real controller: 15,000 workloads in 351.1 s, which is 42.7 a second; mean
+/// times to admission of large, medium and small 16.5, 76.8 and 215.5 s; 55.9 % of the quota used.
+/// Calibrated here is the time that the controller takes for an admission, from the rate; the order
+/// of the classes and what is used follow.
 #[test]
 fn kueue_admits_the_classes_in_the_order_that_is_published() {
     let Some(recipe) = recipe() else { return };
@@ -132,5 +148,7 @@ fn kueue_admits_the_classes_in_the_order_that_is_published() {
     let secs = makespan_secs(slow.desk());
     assert!(waits.is_sorted(), "{waits:?}");
     assert!((345.0..365.0).contains(&secs), "{secs} s");
-    println!("ideal: {ideal_secs:.1} s; as slow as the real one: {secs:.1} s, mean waits {waits:?}");
+    println!(
+        "ideal: {ideal_secs:.1} s; as slow as the real one: {secs:.1} s, mean waits {waits:?}"
+    );
 }

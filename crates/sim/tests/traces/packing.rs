@@ -1,10 +1,12 @@
-//! The published runs of FGD (Weng et al., USENIX ATC 2023) on the openb trace: 1,213 nodes with 6,212 GPUs, pods that arrive in
-//! the published orders until 130 % of the GPUs are asked for, none leaving.
+//! The published runs of FGD (Weng et al., USENIX ATC 2023) on the openb trace: 1,213 nodes with
+//! 6,212 GPUs, pods that arrive in the published orders until 130 % of the GPUs are asked for, none
+//! leaving.
 //!
-//! The rule: after each arrival, GPU allocation is what is held of all GPUs, and the fragmentation ratio is what the usual pods
-//! cannot use of what is idle. A percent is the mean over the arrivals that are nearest to it; what is compared is the mean of
-//! the seeds 42 to 46. `best-fit` and `fragmentation` are the production engine's, and leave nothing to chance; the published
-//! ones and the models of the others draw the order of equals.
+//! The rule: after each arrival, GPU allocation is what is held of all GPUs, and the fragmentation
+//! ratio is what the usual pods cannot use of what is idle. A percent is the mean over the arrivals
+//! that are nearest to it; what is compared is the mean of the seeds 42 to 46. `best-fit` and
+//! `fragmentation` are the production engine's, and leave nothing to chance; the published ones and
+//! the models of the others draw the order of equals.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -26,14 +28,17 @@ struct Means {
 static EXPERIMENTS: LazyLock<Option<Vec<(u64, Experiment)>>> = LazyLock::new(|| {
     let nodes = data::traces()?.join("openb/openb_node_list_gpu_node.csv");
     let mut reader = openb::NodeReader::new();
-    let nodes: Vec<_> = data::plain(&nodes).lines().filter_map(|line| reader.read(line).unwrap()).collect();
+    let nodes: Vec<_> =
+        data::plain(&nodes).lines().filter_map(|line| reader.read(line).unwrap()).collect();
     let pods = data::jobs("openb/openb_pod_list_default.csv.gz", TraceFormat::Openb)?;
     let index: BTreeMap<&str, usize> = (0..).zip(&pods).map(|(at, pod)| (&*pod.id, at)).collect();
     let tasks: Vec<_> = pods.iter().map(|pod| pod.task.clone()).collect();
     SEEDS
         .map(|seed| {
-            let order = data::text(&format!("openb/arrival-order/default-tune1.3-seed{seed}.txt.gz"))?;
-            let order = order.lines().filter_map(openb::arriving_pod).map(|pod| index[pod]).collect();
+            let order =
+                data::text(&format!("openb/arrival-order/default-tune1.3-seed{seed}.txt.gz"))?;
+            let order =
+                order.lines().filter_map(openb::arriving_pod).map(|pod| index[pod]).collect();
             Some((seed, Experiment::new(nodes.clone(), &tasks, order).unwrap()))
         })
         .collect()
@@ -128,6 +133,9 @@ fn fragmentation_of_the_engine_allocates_and_fragments_as_published() {
     for (percent, (got, expected)) in
         means.fragmented.iter().zip(published("analysis_frag_ratio_discrete", "06-FGD")).enumerate()
     {
-        assert!((got - expected).abs() <= 1.0, "at {percent} % arrived {got}, published {expected}");
+        assert!(
+            (got - expected).abs() <= 1.0,
+            "at {percent} % arrived {got}, published {expected}"
+        );
     }
 }

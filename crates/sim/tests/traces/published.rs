@@ -1,8 +1,9 @@
 //! Published schedules, reproduced wait by wait.
 //!
-//! The rule, for all of them: at one instant ends come first, then arrivals, then one pass. The first job that waits is
-//! promised the time at which it fits by the limits of what runs; another may pass it if its own limit ends by then, or if it
-//! takes only what the first leaves over. A job that would run beyond its limit is ended there.
+//! The rule, for all of them: at one instant ends come first, then arrivals, then one pass. The
+//! first job that waits is promised the time at which it fits by the limits of what runs; another
+//! may pass it if its own limit ends by then, or if it takes only what the first leaves over. A job
+//! that would run beyond its limit is ended there.
 
 use muster_model::simulation::ScheduleFigures;
 use muster_sim::flat::{Estimates, FlatLoad, FlatScheduler, figures, rows};
@@ -24,8 +25,13 @@ fn compare(
     let load = FlatLoad::of(&data::jobs(trace, TraceFormat::Swf)?, procs, estimates);
     let ran = scheduler.run(procs, &load.jobs).unwrap();
     let (got, expected) = (rows(&load.jobs, &ran).to_string(), data::text(expected)?);
-    let differ = got.lines().zip(expected.lines()).filter(|(got, expected)| got != expected).count();
-    assert_eq!((differ, got.lines().count()), (0, expected.lines().count()), "rows that differ, and rows");
+    let differ =
+        got.lines().zip(expected.lines()).filter(|(got, expected)| got != expected).count();
+    assert_eq!(
+        (differ, got.lines().count()),
+        (0, expected.lines().count()),
+        "rows that differ, and rows"
+    );
     Some(figures(scheduler, procs, &load.jobs, &ran, false))
 }
 
@@ -36,9 +42,13 @@ fn check(got: f64, published: f64, tolerance: f64) {
 
 #[test]
 fn easy_on_kth() {
-    let Some(figures) =
-        compare(KTH, 100, Estimates::Requested, FlatScheduler::Easy, "swf/expected/KTH-filtered.EASY.csv.gz")
-    else {
+    let Some(figures) = compare(
+        KTH,
+        100,
+        Estimates::Requested,
+        FlatScheduler::Easy,
+        "swf/expected/KTH-filtered.EASY.csv.gz",
+    ) else {
         return;
     };
     assert!(figures.is_engine && figures.begun == 28_481);
@@ -55,14 +65,17 @@ fn easy_on_kth() {
 #[test]
 fn easy_on_kth_when_runtimes_are_known() {
     let expected = "swf/expected/KTH-filtered.EASY-clairvoyant.csv.gz";
-    let Some(figures) = compare(KTH, 100, Estimates::Actual, FlatScheduler::Easy, expected) else { return };
+    let Some(figures) = compare(KTH, 100, Estimates::Actual, FlatScheduler::Easy, expected) else {
+        return;
+    };
     check(figures.bounded_slowdown.mean, 71.72, 0.005);
 }
 
 #[test]
 fn first_come_first_served_on_kth() {
     let expected = "swf/expected/KTH-filtered.FCFS.csv.gz";
-    let Some(figures) = compare(KTH, 100, Estimates::Requested, FlatScheduler::Fcfs, expected) else {
+    let Some(figures) = compare(KTH, 100, Estimates::Requested, FlatScheduler::Fcfs, expected)
+    else {
         return;
     };
     check(figures.bounded_slowdown.mean, 6815.0, 0.5);
@@ -75,14 +88,17 @@ fn easy_and_first_come_first_served_on_sdsc() {
         (FlatScheduler::Easy, "swf/expected/SDSC10k.EASY.csv.gz", 141.97, 0.005),
         (FlatScheduler::Fcfs, "swf/expected/SDSC10k.FCFS.csv.gz", 6419.0, 0.5),
     ] {
-        let Some(figures) = compare(SDSC, 128, Estimates::Requested, scheduler, expected) else { return };
+        let Some(figures) = compare(SDSC, 128, Estimates::Requested, scheduler, expected) else {
+            return;
+        };
         assert_eq!(figures.begun, 8_510);
         check(figures.bounded_slowdown.mean, slowdown, tolerance);
     }
 }
 
-/// On one pool, GPUs without places, durations known. The table of the trace is in no order; the figures are of jobs in order of
-/// submission, those of one second by duration (in the order of the table, the mean wait under FCFS is 33,166.7 s).
+/// On one pool, GPUs without places, durations known. The table of the trace is in no order; the
+/// figures are of jobs in order of submission, those of one second by duration (in the order of the
+/// table, the mean wait under FCFS is 33,166.7 s).
 #[test]
 fn philly_on_640_gpus() {
     let Some(mut trace) = data::jobs("philly/philly.csv.gz", TraceFormat::Philly) else { return };

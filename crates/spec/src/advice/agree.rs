@@ -1,5 +1,6 @@
-//! What the parts of a site file say about each other: what cannot be true at once is refused, what one part implies is
-//! filled in for the other, so that nobody says a thing twice. What is unwise is for advice to say.
+//! What the parts of a site file say about each other: what cannot be true at once is refused, what
+//! one part implies is filled in for the other, so that nobody says a thing twice. What is unwise
+//! is for advice to say.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +14,15 @@ use crate::diagnostic::{Problem, Problems, show};
 use crate::field::Item;
 use crate::source::Place;
 
-/// A fact of work in the mix, and the needs of the site of which it is at least one; the first unless the site says
-/// otherwise.
+/// A fact of work in the mix, and the needs of the site of which it is at least one; the first
+/// unless the site says otherwise.
 const NEEDS: [(Fact, &[Fact], &str); 3] = [
     (Fact::LongLivedServices, &[Fact::Services], "this is a service"),
-    (Fact::TightlyCoupled, &[Fact::CoupledTraining, Fact::Mpi], "coupled nodes train together or run MPI"),
+    (
+        Fact::TightlyCoupled,
+        &[Fact::CoupledTraining, Fact::Mpi],
+        "coupled nodes train together or run MPI",
+    ),
     (
         Fact::PythonNativePipeline,
         &[Fact::DistributedPython, Fact::Rl, Fact::Sweeps],
@@ -61,9 +66,9 @@ fn contradiction(site: &Written, one: Fact, why: &str, other: Fact) -> Problem {
     let problem = Problem::new(format!("`{one_name}` contradicts `{other_name}`"));
     match (site.spot(one), site.spot(other)) {
         (Some(one), Some(other)) => problem.at(one.value, why).also(other.value, "beside this"),
-        (Some(one), None) => {
-            problem.at(one.value, why).hint(format!("`{other_name}` is not written; add it, or remove this"))
-        }
+        (Some(one), None) => problem
+            .at(one.value, why)
+            .hint(format!("`{other_name}` is not written; add it, or remove this")),
         (None, Some(other)) => problem.at(other.value, why),
         (None, None) => problem,
     }
@@ -115,7 +120,8 @@ fn shares(mix: &[Item<MixDocument>], problems: &mut Problems) {
     for share in mix.iter().filter_map(|item| item.value.share.as_ref()) {
         sum += share.value.0;
         if sum > 100 {
-            let hint = "shares are parts of the fleet's GPU-hours; leave out what nobody knows".to_owned();
+            let hint =
+                "shares are parts of the fleet's GPU-hours; leave out what nobody knows".to_owned();
             let problem = Problem::new("the shares of the mix are more than 100%");
             problems.add(problem.at(share.place, format!("{sum}% up to here")).hint(hint));
             return;
@@ -145,7 +151,9 @@ fn tenants(site: &Written, name: &str, work: &Written, problems: &mut Problems) 
         && !site.facts.is(Fact::HostileTenants)
     {
         let message = format!("several teams share {}, but there is one", show(name));
-        problems.add(Problem::new(message).at(here.value, "several teams").also(teams.value, "one team"));
+        problems.add(
+            Problem::new(message).at(here.value, "several teams").also(teams.value, "one team"),
+        );
     }
 }
 
@@ -159,16 +167,20 @@ fn needs(site: &mut Written, name: &str, work: &Written, problems: &mut Problems
         match needs.iter().find(|need| !site.denies(**need)) {
             Some(need) => site.set(*need, 1, spot),
             None => {
-                let message = format!("`{}: false` contradicts {} of the mix", needs[0], show(name));
+                let message =
+                    format!("`{}: false` contradicts {} of the mix", needs[0], show(name));
                 let problem = Problem::new(message).at(spot.value, why);
                 let denials = needs.iter().filter_map(|need| site.spot(*need));
-                problems.add(denials.fold(problem, |problem, spot| problem.also(spot.value, "denied here")));
+                problems.add(
+                    denials.fold(problem, |problem, spot| problem.also(spot.value, "denied here")),
+                );
             }
         }
     }
 }
 
-/// Whether a fact has the meaning that [`NEEDS`] takes it for: coupling on one node needs nothing of a site.
+/// Whether a fact has the meaning that [`NEEDS`] takes it for: coupling on one node needs nothing
+/// of a site.
 fn means(facts: &Facts, fact: Fact) -> bool {
     facts.is(fact) && (fact != Fact::TightlyCoupled || facts.get(Fact::Nodes) > 1)
 }
@@ -187,7 +199,9 @@ fn mainly(site: &mut Written, mix: &[Item<MixDocument>], problems: &mut Problems
     let (written, trains) = (site.spot(Fact::MainlyCoupled), site.facts.is(Fact::CoupledTraining));
     match (written, widest) {
         (None, Some(spot)) if coupled > 50 && trains => site.set(Fact::MainlyCoupled, 1, spot),
-        (Some(spot), _) if all == 100 && trains && site.facts.is(Fact::MainlyCoupled) != (coupled > 50) => {
+        (Some(spot), _)
+            if all == 100 && trains && site.facts.is(Fact::MainlyCoupled) != (coupled > 50) =>
+        {
             let message = format!("`{}` contradicts the shares of the mix", Fact::MainlyCoupled);
             let label = format!("coupled work across nodes has {coupled}%");
             problems.add(Problem::new(message).at(spot.value, label));

@@ -1,5 +1,5 @@
-//! Facts of one workload: a YAML file, or one line of JSON. Both become the same tree, so that a line is refused for
-//! what a file is refused for. What the facts lead to is not known here.
+//! Facts of one workload: a YAML file, or one line of JSON. Both become the same tree, so that a
+//! line is refused for what a file is refused for. What the facts lead to is not known here.
 
 use std::sync::Arc;
 
@@ -106,7 +106,9 @@ fn not_json(line: &str, error: &serde_json::Error) -> LineError {
 }
 
 fn example() -> Option<String> {
-    Some("a line is one JSON object, such as `{\"nodes\": 4, \"tightly_coupled\": true}`".to_owned())
+    Some(
+        "a line is one JSON object, such as `{\"nodes\": 4, \"tightly_coupled\": true}`".to_owned(),
+    )
 }
 
 /// Column of a byte, in characters from 1, counted from the start of its line.
@@ -141,8 +143,8 @@ impl Field for FactsDocument {
         for entry in entries {
             if entry.key == "rules" {
                 let elsewhere = "a site file can set it, for `muster advise --site`";
-                document.rules =
-                    Rules::read(&entry.node, Self::matters, elsewhere, problems).unwrap_or_default();
+                document.rules = Rules::read(&entry.node, Self::matters, elsewhere, problems)
+                    .unwrap_or_default();
             } else if !document.facts.take(entry, problems) {
                 problems.add(names::unknown_fact(entry, &WorkloadFacts::names(), &["rules"]));
             }

@@ -1,5 +1,6 @@
-//! JSON to the same tree of located values that YAML becomes, so that one reader serves both. The text was found
-//! to be JSON before; nothing is judged here but names that come twice, which JSON allows.
+//! JSON to the same tree of located values that YAML becomes, so that one reader serves both. The
+//! text was found to be JSON before; nothing is judged here but names that come twice, which JSON
+//! allows.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +33,9 @@ impl Reader<'_> {
             Some(b'[') => (self.array(), false),
             Some(b'"') => (Value::Scalar(self.string()), true),
             _ => {
-                self.skip(|byte| !matches!(byte, b',' | b']' | b'}') && !byte.is_ascii_whitespace());
+                self.skip(|byte| {
+                    !matches!(byte, b',' | b']' | b'}') && !byte.is_ascii_whitespace()
+                });
                 match &self.text[start..self.at] {
                     "null" => (Value::Null, false),
                     text => (Value::Scalar(text.to_owned()), false),
@@ -119,7 +122,8 @@ impl Reader<'_> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Moves on while bytes are of a kind; never into a character, since every kind here is told by ASCII bytes.
+    /// Moves on while bytes are of a kind; never into a character, since every kind here is told by
+    /// ASCII bytes.
     fn skip(&mut self, mut kind: impl FnMut(u8) -> bool) {
         let rest = &self.text.as_bytes()[self.at..];
         self.at += rest.iter().position(|byte| !kind(*byte)).unwrap_or(rest.len());
@@ -144,7 +148,10 @@ mod tests {
                 scalar.clone()
             }
             Value::List(items) => {
-                format!("[{}]", items.iter().map(|item| shown(item, text)).collect::<Vec<_>>().join(","))
+                format!(
+                    "[{}]",
+                    items.iter().map(|item| shown(item, text)).collect::<Vec<_>>().join(",")
+                )
             }
             Value::Map(entries) => {
                 let entry = |entry: &Entry| format!("{:?}:{}", entry.key, shown(&entry.node, text));

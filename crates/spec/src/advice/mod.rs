@@ -1,5 +1,6 @@
 //! Files behind advice: facts of one workload, and a site. Both are made from the tables of
-//! `muster_model::advice`, so that a fact that is added there can be written here. What facts lead to is `advise`'s.
+//! `muster_model::advice`, so that a fact that is added there can be written here. What facts lead
+//! to is `advise`'s.
 
 mod agree;
 mod facts;

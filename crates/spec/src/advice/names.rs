@@ -1,5 +1,5 @@
-//! Names of facts in files: how they are found, what people write instead, and what to say of an unknown one. No
-//! value is read here.
+//! Names of facts in files: how they are found, what people write instead, and what to say of an
+//! unknown one. No value is read here.
 
 use muster_model::advice::Fact;
 
@@ -143,20 +143,25 @@ pub(super) fn operated(fact: Fact) -> Option<&'static str> {
 
 /// Sections of a site file, in order.
 pub(super) fn sections() -> Vec<&'static str> {
-    let mut sections: Vec<&str> =
-        Fact::SITE.iter().filter_map(|fact| fact.name().split_once('.')).map(|pair| pair.0).collect();
+    let mut sections: Vec<&str> = Fact::SITE
+        .iter()
+        .filter_map(|fact| fact.name().split_once('.'))
+        .map(|pair| pair.0)
+        .collect();
     sections.dedup();
     sections
 }
 
-/// What to say of a name that is no fact of a workload, as a lowercase fragment; `None` where nothing is near.
+/// What to say of a name that is no fact of a workload, as a lowercase fragment; `None` where
+/// nothing is near.
 #[must_use]
 pub fn fact_meant_by(name: &str) -> Option<String> {
     let plain = name.to_lowercase();
     if let Some((_, why)) = NO_FACT.iter().find(|(theirs, _)| same(&plain, theirs)) {
         return Some((*why).to_owned());
     }
-    let foreign = FOREIGN.iter().find(|(theirs, _)| same(&plain, theirs)).map(|(_, fact)| fact.name());
+    let foreign =
+        FOREIGN.iter().find(|(theirs, _)| same(&plain, theirs)).map(|(_, fact)| fact.name());
     let near = || nearest(name, Fact::WORKLOAD.iter().map(|fact| fact.name()));
     foreign.or_else(near).map(did_you_mean)
 }
@@ -173,9 +178,11 @@ pub(super) fn unknown_fact(entry: &Entry, facts: &[&str], beside: &[&str]) -> Pr
 /// Complains about what is no field of a section of a site file, or of the file.
 pub(super) fn unknown_field(section: &str, entry: &Entry, known: &[&str]) -> Problem {
     let plain = entry.key.to_lowercase();
-    let foreign = FOREIGN_SITE.iter().find(|(of, theirs, _)| *of == section && same(&plain, theirs));
+    let foreign =
+        FOREIGN_SITE.iter().find(|(of, theirs, _)| *of == section && same(&plain, theirs));
     let meant = foreign.map(|(.., ours)| *ours);
-    let elsewhere = Fact::SITE.iter().filter_map(|fact| site_key(*fact)).find(|(_, key)| same(key, &plain));
+    let elsewhere =
+        Fact::SITE.iter().filter_map(|fact| site_key(*fact)).find(|(_, key)| same(key, &plain));
     let label = match elsewhere {
         Some((other, key)) if meant.is_none() => Some(format!("`{key}` belongs under `{other}`")),
         _ => None,
@@ -188,7 +195,13 @@ pub(super) fn unknown_rule(entry: &Entry, known: &[&str]) -> Problem {
     unknown("threshold", entry, None, None, known)
 }
 
-fn unknown(what: &str, entry: &Entry, meant: Option<&str>, label: Option<String>, known: &[&str]) -> Problem {
+fn unknown(
+    what: &str,
+    entry: &Entry,
+    meant: Option<&str>,
+    label: Option<String>,
+    known: &[&str],
+) -> Problem {
     let meant = meant.or_else(|| nearest(&entry.key, known.iter().copied()));
     let label = label.or_else(|| meant.map(did_you_mean));
     Problem::new(format!("there is no {what} {}", show(&entry.key)))
@@ -213,9 +226,14 @@ mod tests {
             assert!(Fact::WORKLOAD.iter().all(|fact| !same(fact.name(), theirs)), "{theirs}");
             assert!(FOREIGN.iter().all(|(other, _)| other != theirs), "{theirs}");
         }
-        let special =
-            [("fleet", "models"), ("fleet", "fabric"), ("fleet", "hosting"), ("people", "operates")];
-        let mut ours: Vec<(&str, &str)> = Fact::SITE.iter().filter_map(|fact| site_key(*fact)).collect();
+        let special = [
+            ("fleet", "models"),
+            ("fleet", "fabric"),
+            ("fleet", "hosting"),
+            ("people", "operates"),
+        ];
+        let mut ours: Vec<(&str, &str)> =
+            Fact::SITE.iter().filter_map(|fact| site_key(*fact)).collect();
         ours.extend(special);
         ours.extend(sections().into_iter().chain(["mix", "rules"]).map(|key| ("", key)));
         for (section, theirs, meant) in FOREIGN_SITE {

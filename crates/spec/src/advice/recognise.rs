@@ -1,5 +1,5 @@
-//! Files that were meant for another reader: a cluster file handed over as a site is told so once, instead of once per
-//! field. What is in no other file either is for the reader to complain about.
+//! Files that were meant for another reader: a cluster file handed over as a site is told so once,
+//! instead of once per field. What is in no other file either is for the reader to complain about.
 
 use muster_model::advice::Fact;
 
@@ -34,10 +34,13 @@ impl Document {
         let key = entry.key.as_str();
         match self {
             Document::Facts => {
-                key != Fact::Nodes.name() && Fact::WORKLOAD.iter().any(|fact| same(fact.name(), key))
+                key != Fact::Nodes.name()
+                    && Fact::WORKLOAD.iter().any(|fact| same(fact.name(), key))
             }
             Document::Site => sections().contains(&key) || key == "mix",
-            Document::Cluster => key == "levels" || (key == "nodes" && lists_mappings(&entry.node.value)),
+            Document::Cluster => {
+                key == "levels" || (key == "nodes" && lists_mappings(&entry.node.value))
+            }
             Document::Queues => matches!(key, "queues" | "half-life" | "default-queue"),
             Document::Job => matches!(key, "run" | "groups"),
         }
@@ -56,7 +59,8 @@ pub(crate) fn refuse_other(node: &Node, reading: Document, problems: &mut Proble
     if told(reading).is_some() {
         return Some(());
     }
-    let others = [Document::Site, Document::Cluster, Document::Queues, Document::Job, Document::Facts];
+    let others =
+        [Document::Site, Document::Cluster, Document::Queues, Document::Job, Document::Facts];
     let found = others.into_iter().find_map(|other| told(other).map(|entry| (other, entry)));
     let Some((other, entry)) = found else { return Some(()) };
     let message = format!("this looks like {}, not like {}", other.name(), reading.name());
@@ -71,8 +75,12 @@ fn next_step(reading: Document, found: Document) -> String {
         (_, Document::Site) => "`muster advise --site` takes it".to_owned(),
         (_, Document::Facts) => "`muster advise --facts` takes it".to_owned(),
         (Document::Facts, Document::Job) => "`muster advise --job` takes it".to_owned(),
-        (Document::Cluster, _) => "a cluster file lists `nodes`; `muster inventory` writes one".to_owned(),
-        (Document::Site, _) => "`muster advise --site` takes `fleet`, `people`, `needs` and `mix`".to_owned(),
+        (Document::Cluster, _) => {
+            "a cluster file lists `nodes`; `muster inventory` writes one".to_owned()
+        }
+        (Document::Site, _) => {
+            "`muster advise --site` takes `fleet`, `people`, `needs` and `mix`".to_owned()
+        }
         (Document::Job, _) => "a job has `run`, which says what to run".to_owned(),
         (Document::Facts | Document::Queues, _) => format!(
             "facts are {}",

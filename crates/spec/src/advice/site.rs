@@ -1,5 +1,5 @@
-//! The site file: fleet, people, needs, the mix of work, and the site's own thresholds. What its parts say about each
-//! other is in the sibling file; what follows for the site is not known here.
+//! The site file: fleet, people, needs, the mix of work, and the site's own thresholds. What its
+//! parts say about each other is in the sibling file; what follows for the site is not known here.
 
 use std::sync::Arc;
 
@@ -28,7 +28,8 @@ document! {
     MixDocument ("mix") requires ["name", "facts"] foreign &[("workload", "name"), ("percent", "share"), ("weight", "share"), ("part", "share")] => {
         /// What the site calls it, unique in the mix: at most 64 letters, digits, `.`, `_` or `-`.
         "name" name: JobName,
-        /// Part of the fleet's GPU-hours that it takes, in whole percent. Left out where nobody knows.
+        /// Part of the fleet's GPU-hours that it takes, in whole percent. Left out where nobody
+        /// knows.
         "share" share: Whole<1, 100>,
         /// Facts of this work, as in a facts file.
         "facts" facts: WorkloadFacts,
@@ -47,10 +48,12 @@ pub(crate) struct SiteDocument {
     rules: Rules,
 }
 
-/// Reads a site file. Needs that the mix shows, and facts that another implies, need not be written: they are set.
+/// Reads a site file. Needs that the mix shows, and facts that another implies, need not be
+/// written: they are set.
 ///
 /// # Errors
-/// Everything that is wrong with it: single fields first, and what they say together once each is right.
+/// Everything that is wrong with it: single fields first, and what they say together once each is
+/// right.
 pub fn parse_site(source: &str, file: Option<&str>) -> Result<SiteProfile, Diagnostics> {
     let sources = Arc::new(Sources::new(source, file));
     let mut problems = Problems::default();
@@ -80,10 +83,12 @@ impl Field for SiteDocument {
                         .unwrap_or_default();
                 }
                 (None, "rules") => {
-                    site.rules = Rules::read(&entry.node, |_| true, "", problems).unwrap_or_default();
+                    site.rules =
+                        Rules::read(&entry.node, |_| true, "", problems).unwrap_or_default();
                 }
                 _ => {
-                    let known: Vec<&str> = sections.iter().copied().chain(["mix", "rules"]).collect();
+                    let known: Vec<&str> =
+                        sections.iter().copied().chain(["mix", "rules"]).collect();
                     problems.add(names::unknown_field("", entry, &known));
                 }
             }
@@ -100,7 +105,8 @@ impl SiteDocument {
     fn section(&mut self, section: &str, entry: &Entry, problems: &mut Problems) {
         for entry in entries(&entry.node, section, problems).unwrap_or_default() {
             let fact = Fact::SITE.iter().find(|fact| {
-                names::site_key(**fact).is_some_and(|(of, key)| of == section && names::same(key, &entry.key))
+                names::site_key(**fact)
+                    .is_some_and(|(of, key)| of == section && names::same(key, &entry.key))
             });
             match (fact, section, entry.key.as_str()) {
                 (Some(fact), ..) => self.written.read(*fact, fact.name(), entry, problems),
@@ -135,13 +141,19 @@ impl SiteDocument {
         let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let Some(word) = word(&entry.node, name, &known, problems) else { return };
         let flag = words.iter().any(|(other, flag)| *other == word && *flag);
-        self.written.set(fact, u32::from(flag), Spot { key: entry.key_place, value: entry.node.place });
+        self.written.set(
+            fact,
+            u32::from(flag),
+            Spot { key: entry.key_place, value: entry.node.place },
+        );
     }
 
     /// One control plane, or a list of them; an empty list says that none is operated.
     fn operates(&mut self, entry: &Entry, problems: &mut Problems) {
-        let planes: Vec<(Fact, &str)> =
-            Fact::SITE.iter().filter_map(|fact| names::operated(*fact).map(|plane| (*fact, plane))).collect();
+        let planes: Vec<(Fact, &str)> = Fact::SITE
+            .iter()
+            .filter_map(|fact| names::operated(*fact).map(|plane| (*fact, plane)))
+            .collect();
         for (fact, _) in &planes {
             self.written.set(*fact, 0, Spot { key: entry.key_place, value: entry.node.place });
         }
@@ -159,7 +171,9 @@ impl SiteDocument {
                         .at(node.place, "again here")
                         .also(first.value, "first here"),
                 ),
-                None => self.written.set(*fact, 1, Spot { key: entry.key_place, value: node.place }),
+                None => {
+                    self.written.set(*fact, 1, Spot { key: entry.key_place, value: node.place })
+                }
             }
         }
     }
@@ -170,12 +184,14 @@ impl SiteDocument {
         let Some(first) = missing.first() else { return };
         let section = names::site_key(*first).map_or("", |(section, _)| section);
         let within = entries.iter().find(|entry| entry.key == section);
-        let place = within.map_or(Place { end: node.place.start, ..node.place }, |entry| entry.key_place);
+        let place =
+            within.map_or(Place { end: node.place.start, ..node.place }, |entry| entry.key_place);
         let names: Vec<String> = missing.iter().map(|fact| format!("`{fact}`")).collect();
         let (verb, them) = if names.len() == 1 { ("is", "it") } else { ("are", "them") };
         let hint = format!("the smallest site is `{SMALLEST}`");
         let problem = Problem::new(format!("{} {verb} missing", names.join(" and ")));
-        problems.add(problem.at(place, format!("no boundary can be judged without {them}")).hint(hint));
+        problems
+            .add(problem.at(place, format!("no boundary can be judged without {them}")).hint(hint));
     }
 }
 

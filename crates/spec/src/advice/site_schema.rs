@@ -1,4 +1,5 @@
-//! The published schema of the site file, and its field names, made from the tables of facts. Nothing is read here.
+//! The published schema of the site file, and its field names, made from the tables of facts.
+//! Nothing is read here.
 
 use muster_model::advice::Fact;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -58,10 +59,16 @@ impl JsonSchema for SiteDocument {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut fields: Vec<(&str, String, Schema)> =
-            names::sections().into_iter().map(|name| (name, about(name).to_owned(), section(name))).collect();
+        let mut fields: Vec<(&str, String, Schema)> = names::sections()
+            .into_iter()
+            .map(|name| (name, about(name).to_owned(), section(name)))
+            .collect();
         let mix = generator.subschema_for::<Many<MixDocument>>();
-        fields.push(("mix", "Kinds of work that run there, each advised on in place.".to_owned(), mix));
+        fields.push((
+            "mix",
+            "Kinds of work that run there, each advised on in place.".to_owned(),
+            mix,
+        ));
         fields.push(("rules", RULES.to_owned(), Rules::schema(|_| true)));
         object_schema(
             "A site, for Muster's advice: what there is, who uses it, and what for.",
@@ -75,7 +82,9 @@ impl JsonSchema for SiteDocument {
 fn section(section: &str) -> Schema {
     let (mut fields, mut required) = (Vec::new(), Vec::new());
     for fact in Fact::SITE {
-        let Some((_, key)) = names::site_key(*fact).filter(|(of, _)| *of == section) else { continue };
+        let Some((_, key)) = names::site_key(*fact).filter(|(of, _)| *of == section) else {
+            continue;
+        };
         let mut schema = value::schema(fact.kind());
         let described = if REQUIRED.contains(fact) {
             required.push(key);
@@ -86,7 +95,9 @@ fn section(section: &str) -> Schema {
         };
         fields.push((key, described, schema));
     }
-    fields.extend(special(section).into_iter().map(|(key, text, schema)| (key, text.to_owned(), schema)));
+    fields.extend(
+        special(section).into_iter().map(|(key, text, schema)| (key, text.to_owned(), schema)),
+    );
     object_schema(about(section), fields, &required)
 }
 

@@ -1,5 +1,6 @@
-//! Values of facts and thresholds as they are written: flags, counts, hundredths. Stricter than other files, since a
-//! fact that is misread changes the advice and nothing else would show it. Which fact it is, is the caller's.
+//! Values of facts and thresholds as they are written: flags, counts, hundredths. Stricter than
+//! other files, since a fact that is misread changes the advice and nothing else would show it.
+//! Which fact it is, is the caller's.
 
 use muster_model::advice::Kind;
 use schemars::Schema;
@@ -15,8 +16,9 @@ pub(super) fn read(node: &Node, name: &str, kind: Kind, problems: &mut Problems)
     let expected = expected(kind);
     if let (true, Value::Scalar(text)) = (node.quoted, &node.value) {
         let plain = text.trim();
-        let hint =
-            parse_fact_value(plain, kind).is_ok().then(|| format!("write it without quotes: `{plain}`"));
+        let hint = parse_fact_value(plain, kind)
+            .is_ok()
+            .then(|| format!("write it without quotes: `{plain}`"));
         let problem = Problem::new(format!("`{name}` is not {expected}"));
         problems.add(problem.at(node.place, "this is text").hint(hint));
         return None;
@@ -29,7 +31,9 @@ pub(super) fn expected(kind: Kind) -> String {
     match kind {
         Kind::Flag => "true or false".to_owned(),
         Kind::Count { min, max, .. } => format!("a whole number from {min} to {max}"),
-        Kind::Hundredths { max } => format!("a number from 0 to {} with at most two decimals", max / 100),
+        Kind::Hundredths { max } => {
+            format!("a number from 0 to {} with at most two decimals", max / 100)
+        }
     }
 }
 
@@ -46,8 +50,8 @@ pub(super) fn schema(kind: Kind) -> Schema {
     }
 }
 
-/// Reads the text of a value; the answer is the number that [`muster_model::advice::Facts`] stores. Files use it, and
-/// so can options and questions.
+/// Reads the text of a value; the answer is the number that [`muster_model::advice::Facts`] stores.
+/// Files use it, and so can options and questions.
 ///
 /// # Errors
 /// Anything else than `kind` allows; says what to write instead where that is clear.
@@ -59,7 +63,8 @@ pub fn parse_fact_value(text: &str, kind: Kind) -> Result<u32, Malformed> {
     }
 }
 
-/// Only what YAML 1.2 and JSON call a boolean: `yes` is one for some readers of YAML and text for others.
+/// Only what YAML 1.2 and JSON call a boolean: `yes` is one for some readers of YAML and text for
+/// others.
 fn flag(text: &str) -> Result<u32, Malformed> {
     let plain = text.to_lowercase();
     let meant = match plain.as_str() {
@@ -93,7 +98,10 @@ fn count(text: &str, min: u32, max: u32) -> Result<u32, Malformed> {
     let plain = digits.trim_start_matches('0');
     if digits.starts_with('0') && !plain.is_empty() {
         // Octal for readers of YAML 1.1, decimal for those of 1.2.
-        return malformed(format!("without leading zeros: `{}`", plain.chars().take(20).collect::<String>()));
+        return malformed(format!(
+            "without leading zeros: `{}`",
+            plain.chars().take(20).collect::<String>()
+        ));
     }
     let number = parse_whole(text).ok().and_then(|number| u32::try_from(number).ok());
     match number {
@@ -137,7 +145,9 @@ fn hundredths(text: &str, max: u32) -> Result<u32, Malformed> {
         return malformed("below 0");
     }
     let stored = u32::try_from(parse_hundredths(text)?).ok();
-    stored.filter(|stored| *stored <= max).map_or_else(|| malformed(format!("above {}", max / 100)), Ok)
+    stored
+        .filter(|stored| *stored <= max)
+        .map_or_else(|| malformed(format!("above {}", max / 100)), Ok)
 }
 
 fn malformed<T>(label: impl Into<String>) -> Result<T, Malformed> {

@@ -1,5 +1,5 @@
-//! Words of a site file that stand for facts: fabrics, hostings, control planes, and what people write instead. Which
-//! field takes which is the reader's.
+//! Words of a site file that stand for facts: fabrics, hostings, control planes, and what people
+//! write instead. Which field takes which is the reader's.
 
 use crate::diagnostic::{Problem, Problems, show};
 use crate::field::scalar;
@@ -7,7 +7,8 @@ use crate::suggest::nearest;
 use crate::yaml::Node;
 
 /// Fabrics between nodes, and whether they do RDMA.
-pub(super) const FABRICS: [(&str, bool); 3] = [("ethernet", false), ("roce", true), ("infiniband", true)];
+pub(super) const FABRICS: [(&str, bool); 3] =
+    [("ethernet", false), ("roce", true), ("infiniband", true)];
 
 /// Where a fleet runs, and whether that is bare metal.
 pub(super) const HOSTINGS: [(&str, bool); 2] = [("bare-metal", true), ("cloud", false)];
@@ -52,7 +53,8 @@ pub(super) fn word<'a>(
         return Some(word);
     }
     let plain = text.to_lowercase().replace('_', "-");
-    let foreign = FOREIGN_WORDS.iter().find(|(theirs, ours)| *theirs == plain && known.contains(ours));
+    let foreign =
+        FOREIGN_WORDS.iter().find(|(theirs, ours)| *theirs == plain && known.contains(ours));
     let meant = foreign.map(|(_, ours)| *ours).or_else(|| nearest(text, known.iter().copied()));
     let none = matches!(plain.as_str(), "none" | "nothing") && name == "people.operates";
     let hint = match meant {

@@ -1,5 +1,5 @@
-//! Facts and thresholds that a text gives, each with the place where it does. Which may be given where is not known
-//! here.
+//! Facts and thresholds that a text gives, each with the place where it does. Which may be given
+//! where is not known here.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,8 @@ impl Written {
             return;
         }
         // A value that is refused counts as given: what follows from its absence would be an echo.
-        let stored = value::read(&entry.node, name, fact.kind(), problems).unwrap_or(fact.default());
+        let stored =
+            value::read(&entry.node, name, fact.kind(), problems).unwrap_or(fact.default());
         self.set(fact, stored, Spot { key: entry.key_place, value: entry.node.place });
     }
 }
@@ -66,8 +67,8 @@ impl Written {
 pub(super) struct Rules(pub(super) Thresholds);
 
 impl Rules {
-    /// Reads `rules:`. Of the thresholds only those that `matters` holds for may be set; `elsewhere` says where the
-    /// others belong.
+    /// Reads `rules:`. Of the thresholds only those that `matters` holds for may be set;
+    /// `elsewhere` says where the others belong.
     pub(super) fn read(
         node: &Node,
         matters: fn(Threshold) -> bool,
@@ -77,7 +78,8 @@ impl Rules {
         let mut thresholds = Thresholds::default();
         let mut seen: BTreeMap<Threshold, Place> = BTreeMap::new();
         for entry in entries(node, "rules", problems)? {
-            let found = Threshold::ALL.iter().find(|threshold| names::same(threshold.name(), &entry.key));
+            let found =
+                Threshold::ALL.iter().find(|threshold| names::same(threshold.name(), &entry.key));
             let Some(threshold) = found.copied() else {
                 let known = Threshold::ALL.iter().filter(|threshold| matters(**threshold));
                 let known: Vec<&str> = known.map(|threshold| threshold.name()).collect();
@@ -94,7 +96,9 @@ impl Rules {
                 );
             } else if let Some(first) = seen.insert(threshold, entry.key_place) {
                 problems.add(twice(&name, entry.key_place, first));
-            } else if let Some(stored) = value::read(&entry.node, &name, threshold.fact().kind(), problems) {
+            } else if let Some(stored) =
+                value::read(&entry.node, &name, threshold.fact().kind(), problems)
+            {
                 thresholds.set(threshold, stored);
             }
         }
@@ -103,13 +107,15 @@ impl Rules {
 
     /// Schema of `rules:`.
     pub(super) fn schema(matters: fn(Threshold) -> bool) -> Schema {
-        let fields = Threshold::ALL.iter().filter(|threshold| matters(**threshold)).map(|threshold| {
-            let mut schema = value::schema(threshold.fact().kind());
-            let default = threshold.fact().value(threshold.default());
-            schema.insert("default".to_owned(), serde_json::json!(default));
-            let description = format!("{}. {default} by default.", sentence(threshold.meaning()));
-            (threshold.name(), description, schema)
-        });
+        let fields =
+            Threshold::ALL.iter().filter(|threshold| matters(**threshold)).map(|threshold| {
+                let mut schema = value::schema(threshold.fact().kind());
+                let default = threshold.fact().value(threshold.default());
+                schema.insert("default".to_owned(), serde_json::json!(default));
+                let description =
+                    format!("{}. {default} by default.", sentence(threshold.meaning()));
+                (threshold.name(), description, schema)
+            });
         object_schema("Numbers in rules that this site sets differently.", fields, &[])
     }
 }
@@ -158,7 +164,11 @@ impl schemars::JsonSchema for WorkloadFacts {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        object_schema("Facts of one workload. What is not given is false, `nodes` is 1.", Self::fields(), &[])
+        object_schema(
+            "Facts of one workload. What is not given is false, `nodes` is 1.",
+            Self::fields(),
+            &[],
+        )
     }
 }
 
@@ -179,5 +189,7 @@ fn sentence(fragment: &str) -> String {
 }
 
 fn twice(name: &str, again: Place, first: Place) -> Problem {
-    Problem::new(format!("`{name}` is written twice")).at(again, "again here").also(first, "first here")
+    Problem::new(format!("`{name}` is written twice"))
+        .at(again, "again here")
+        .also(first, "first here")
 }

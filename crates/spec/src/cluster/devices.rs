@@ -1,5 +1,6 @@
-//! The GPUs of a node in a cluster file: so many of one model, or a mapping where a node has several, such as whole GPUs
-//! beside MIG slices. A slice is a device of its own, under its own model.
+//! The GPUs of a node in a cluster file: so many of one model, or a mapping where a node has
+//! several, such as whole GPUs beside MIG slices. A slice is a device of its own, under its own
+//! model.
 
 use std::collections::BTreeMap;
 
@@ -120,7 +121,9 @@ fn counts(document: &NodesDocument, problems: &mut Problems) -> Vec<(GpuModel, u
     };
     if let Some(gpu) = &document.gpu {
         let problem = Problem::new("`gpu` beside models in `gpus`").at(gpu.key, "which of them?");
-        problems.add(problem.also(gpus.key, "the models are named here").hint("remove `gpu`".to_owned()));
+        problems.add(
+            problem.also(gpus.key, "the models are named here").hint("remove `gpu`".to_owned()),
+        );
     }
     let mut seen = BTreeMap::new();
     let mut counts = Vec::new();
@@ -135,7 +138,9 @@ fn counts(document: &NodesDocument, problems: &mut Problems) -> Vec<(GpuModel, u
         };
         if let Some(first) = seen.insert(model.clone(), item.name_place) {
             let message = format!("{} is counted twice", show(&item.name));
-            problems.add(Problem::new(message).at(item.name_place, "again here").also(first, "first here"));
+            problems.add(
+                Problem::new(message).at(item.name_place, "again here").also(first, "first here"),
+            );
         }
         counts.push((model, item.value.0 as usize));
     }
@@ -147,7 +152,11 @@ fn counts(document: &NodesDocument, problems: &mut Problems) -> Vec<(GpuModel, u
     counts
 }
 
-fn of_one(document: &NodesDocument, count: usize, problems: &mut Problems) -> Vec<(GpuModel, usize)> {
+fn of_one(
+    document: &NodesDocument,
+    count: usize,
+    problems: &mut Problems,
+) -> Vec<(GpuModel, usize)> {
     match (&document.gpu, count, &document.gpus) {
         (None, 1.., Some(gpus)) => {
             let label = "of which model?";
@@ -158,7 +167,9 @@ fn of_one(document: &NodesDocument, count: usize, problems: &mut Problems) -> Ve
         (Some(gpu), 0, _) => {
             let label = "how many of it?";
             problems.add(
-                Problem::new("`gpu` without `gpus`").at(gpu.key, label).hint("add `gpus: 8`".to_owned()),
+                Problem::new("`gpu` without `gpus`")
+                    .at(gpu.key, label)
+                    .hint("add `gpus: 8`".to_owned()),
             );
             Vec::new()
         }

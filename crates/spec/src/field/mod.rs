@@ -1,6 +1,7 @@
-//! From the tree to typed fields: every field type knows how it is read and what its JSON Schema is, and
-//! `document!` makes a mapping of fields from one list, so that reader, schema and documentation cannot
-//! disagree. Only the shape of single fields is judged here; what fields mean together is not.
+//! From the tree to typed fields: every field type knows how it is read and what its JSON Schema
+//! is, and `document!` makes a mapping of fields from one list, so that reader, schema and
+//! documentation cannot disagree. Only the shape of single fields is judged here; what fields mean
+//! together is not.
 
 mod types;
 
@@ -48,8 +49,8 @@ pub(crate) trait Document {
     const LATER: &'static [(&'static str, &'static str)] = &[];
 }
 
-/// Declares a mapping with fields: a struct of optional located values, its reader and its schema. Every field
-/// must have a documentation comment; it becomes the schema's description.
+/// Declares a mapping with fields: a struct of optional located values, its reader and its schema.
+/// Every field must have a documentation comment; it becomes the schema's description.
 macro_rules! document {
     ($(#[doc = $doc:literal])+ $name:ident ($title:literal) requires [$($required:literal),*] foreign $foreign:expr $(, later $later:expr)? => {
         $($(#[doc = $field_doc:literal])+ $key:literal $field:ident : $type:ty,)+
@@ -83,7 +84,8 @@ macro_rules! document {
                 }
                 let required: &[&str] = &[$($required),*];
                 for required in required {
-                    // Beside another complaint this one would mostly be its echo: a misspelt field is missing too.
+                    // Beside another complaint this one would mostly be its echo: a misspelt field
+                    // is missing too.
                     if problems.len() == before && !entries.iter().any(|entry| entry.key == *required) {
                         problems.add($crate::field::missing(node.place, name, required));
                     }
@@ -109,7 +111,11 @@ pub(crate) use document;
 pub(crate) use types::{Flag, Item, Many, Named, NamedItem, OneOrMany, Text, Whole};
 
 /// The entries of a mapping, or a complaint.
-pub(crate) fn entries<'a>(node: &'a Node, name: &str, problems: &mut Problems) -> Option<&'a [Entry]> {
+pub(crate) fn entries<'a>(
+    node: &'a Node,
+    name: &str,
+    problems: &mut Problems,
+) -> Option<&'a [Entry]> {
     match &node.value {
         Value::Map(entries) => Some(entries),
         _ => {

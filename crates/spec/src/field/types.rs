@@ -1,4 +1,5 @@
-//! Field types that every document uses: text, flags, whole numbers, lists and mappings of free names.
+//! Field types that every document uses: text, flags, whole numbers, lists and mappings of free
+//! names.
 
 use std::borrow::Cow;
 
@@ -98,7 +99,8 @@ impl<T: Field> Field for OneOrMany<T> {
     fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
         match &node.value {
             Value::List(nodes) => read_items(node, nodes, name, problems).map(Self),
-            _ => T::read(node, name, problems).map(|value| Self(vec![Item { value, place: node.place }])),
+            _ => T::read(node, name, problems)
+                .map(|value| Self(vec![Item { value, place: node.place }])),
         }
     }
 }
@@ -136,13 +138,17 @@ fn read_items<T: Field>(
     problems: &mut Problems,
 ) -> Option<Vec<Item<T>>> {
     if nodes.is_empty() {
-        problems
-            .add(Problem::new(format!("`{name}` is empty")).at(node.place, "expected at least one entry"));
+        problems.add(
+            Problem::new(format!("`{name}` is empty"))
+                .at(node.place, "expected at least one entry"),
+        );
         return None;
     }
     let read: Vec<_> = nodes
         .iter()
-        .filter_map(|node| T::read(node, name, problems).map(|value| Item { value, place: node.place }))
+        .filter_map(|node| {
+            T::read(node, name, problems).map(|value| Item { value, place: node.place })
+        })
         .collect();
     (read.len() == nodes.len()).then_some(read)
 }

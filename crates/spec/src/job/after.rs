@@ -1,5 +1,5 @@
-//! Dependencies between the documents of one text. A job can wait for an earlier document only: then no cycle
-//! can be written, and every job has its number before another one names it.
+//! Dependencies between the documents of one text. A job can wait for an earlier document only:
+//! then no cycle can be written, and every job has its number before another one names it.
 
 use crate::diagnostic::{Problem, Problems, show};
 use crate::job::fields::WaitTarget;
@@ -16,9 +16,12 @@ pub(super) fn resolve(documents: &[Document], checked: &mut [Checked], problems:
                 match find(&names, position, name) {
                     Ok(earlier) => job.after_documents.push((wait.kind, earlier)),
                     Err((label, hint)) => problems.add(
-                        Problem::new(format!("{} is not an earlier document of this file", show(name)))
-                            .at(item.place, label)
-                            .hint(hint),
+                        Problem::new(format!(
+                            "{} is not an earlier document of this file",
+                            show(name)
+                        ))
+                        .at(item.place, label)
+                        .hint(hint),
                     ),
                 }
             }
@@ -28,7 +31,8 @@ pub(super) fn resolve(documents: &[Document], checked: &mut [Checked], problems:
 
 fn find(names: &[String], position: usize, name: &str) -> Result<usize, (String, Option<String>)> {
     let earlier = &names[..position];
-    let mut found = earlier.iter().enumerate().filter(|(_, other)| *other == name).map(|(index, _)| index);
+    let mut found =
+        earlier.iter().enumerate().filter(|(_, other)| *other == name).map(|(index, _)| index);
     match (found.next(), found.next()) {
         (Some(index), None) => return Ok(index),
         (Some(_), Some(_)) => {
@@ -40,8 +44,9 @@ fn find(names: &[String], position: usize, name: &str) -> Result<usize, (String,
         return Err(("a job cannot wait for itself".to_owned(), None));
     }
     if names[position..].iter().any(|other| other == name) {
-        let hint =
-            format!("move `{name}` above this document; if it waits for this one, that would be a cycle");
+        let hint = format!(
+            "move `{name}` above this document; if it waits for this one, that would be a cycle"
+        );
         return Err(("this one comes later".to_owned(), Some(hint)));
     }
     let near = nearest(name, earlier.iter().map(String::as_str));

@@ -1,5 +1,5 @@
-//! What a document means: its fields together, against the site. Complaints are collected; a document that has
-//! any yields no job.
+//! What a document means: its fields together, against the site. Complaints are collected; a
+//! document that has any yields no job.
 
 use std::sync::Arc;
 
@@ -26,7 +26,11 @@ const MAX_EXCLUDED: usize = 1_000;
 pub(super) const ONLY_GROUP: &str = "main";
 
 /// Checks one document by itself.
-pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problems) -> Option<Checked> {
+pub(super) fn check(
+    document: &Document,
+    site: &Site<'_>,
+    problems: &mut Problems,
+) -> Option<Checked> {
     let (job, before) = (&document.fields, problems.len());
     let mut warnings = Vec::new();
     // 1. What it is, and how large it may become.
@@ -36,8 +40,10 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
     let commands = payload::commands(document, problems);
     let mut constraint = constraint(job, problems);
     let groups = groups(document, site, &constraint, problems);
-    constraint.topology =
-        job.topology.as_ref().and_then(|written| topology::topology(written, site, &groups, problems));
+    constraint.topology = job
+        .topology
+        .as_ref()
+        .and_then(|written| topology::topology(written, site, &groups, problems));
     constraint.window = window(job, site, problems);
     elastic::check_groups(job, word, &groups, constraint.topology.as_ref(), problems);
     // 3. Everything that holds for the whole job.
@@ -47,8 +53,11 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
     let time_limit = kind::time_limit(word, job, time_limit, problems);
     let time_limit = default_time(job, (&queue, &kind), site, &mut warnings).or(time_limit);
     let checkpoint = ending::checkpoint(job, time_limit, problems);
-    let env =
-        job.env.as_ref().map(|env| payload::environment(env, &mut warnings, problems)).unwrap_or_default();
+    let env = job
+        .env
+        .as_ref()
+        .map(|env| payload::environment(env, &mut warnings, problems))
+        .unwrap_or_default();
     let workdir = job.workdir.as_ref().and_then(|workdir| payload::directory(workdir, problems));
     let restart = kind::restart(word, job, ending::restart(job, problems), problems);
     let grace = ending::grace(job, problems);
@@ -81,7 +90,10 @@ pub(super) fn check(document: &Document, site: &Site<'_>, problems: &mut Problem
         payload: PayloadId(0),
         kind,
         tier: kind::tier(word, job),
-        grow_after: job.grow_after.as_ref().map_or(Some(JobSpec::GROW_AFTER), |after| after.value.0),
+        grow_after: job
+            .grow_after
+            .as_ref()
+            .map_or(Some(JobSpec::GROW_AFTER), |after| after.value.0),
     };
     let verify = job.verify.as_ref().is_some_and(|verify| verify.value.0);
     Some(Checked {
@@ -138,15 +150,19 @@ fn groups(
     let before = problems.len();
     refuse_sizes_beside_groups(job, groups.key, problems);
     if groups.value.0.len() > MAX_GROUPS {
-        problems.add(Problem::new("too many groups").at(groups.key, format!("at most {MAX_GROUPS}")));
+        problems
+            .add(Problem::new("too many groups").at(groups.key, format!("at most {MAX_GROUPS}")));
         return resolved;
     }
-    let name_of =
-        |group: &GroupDocument| group.name.as_ref().map_or(String::new(), |name| name.value.0.clone());
+    let name_of = |group: &GroupDocument| {
+        group.name.as_ref().map_or(String::new(), |name| name.value.0.clone())
+    };
     for item in &groups.value.0 {
         resolve(&Shape::of_group(item, job), &name_of(&item.value), problems);
     }
-    for pair in duplicates(&groups.value.0, |group| group.name.as_ref().map_or("", |name| &name.value.0)) {
+    for pair in
+        duplicates(&groups.value.0, |group| group.name.as_ref().map_or("", |name| &name.value.0))
+    {
         problems.add(used_twice("groups", &name_of(&pair.1.value), pair));
     }
     let tasks: u64 = resolved.iter().map(|group| u64::from(group.max_tasks)).sum();
@@ -189,7 +205,9 @@ fn constraint(job: &JobDocument, problems: &mut Problems) -> NodeConstraint {
         if count > MAX_EXCLUDED {
             let label = format!("{count} nodes; at most {MAX_EXCLUDED}");
             let hint = "to choose a part of a cluster, use `labels`".to_owned();
-            problems.add(Problem::new("`exclude` names too many nodes").at(exclude.place, label).hint(hint));
+            problems.add(
+                Problem::new("`exclude` names too many nodes").at(exclude.place, label).hint(hint),
+            );
             return constraint;
         }
         let names = exclude.value.0.iter().flat_map(|item| item.value.0.names());
@@ -217,7 +235,8 @@ fn queue(job: &JobDocument, site: &Site<'_>, problems: &mut Problems) -> Option<
         let shown: Vec<_> = leaves.take(8).map(|leaf| format!("`{leaf}`")).collect();
         shown.join(", ")
     };
-    let inner: Vec<_> = leaves.iter().filter(|leaf| leaf.as_str().starts_with(&format!("{name}/"))).collect();
+    let inner: Vec<_> =
+        leaves.iter().filter(|leaf| leaf.as_str().starts_with(&format!("{name}/"))).collect();
     let problem = if !short.is_empty() {
         Problem::new(format!("several queues are named {}", show(name)))
             .at(written.place, format!("one of {}", names(&mut short.into_iter())))
@@ -226,7 +245,8 @@ fn queue(job: &JobDocument, site: &Site<'_>, problems: &mut Problems) -> Option<
             .at(written.place, format!("below it are {}", names(&mut inner.into_iter())))
     } else {
         let lasts: Vec<String> = leaves.iter().map(last).collect();
-        let candidates = leaves.iter().map(QueueName::as_str).chain(lasts.iter().map(String::as_str));
+        let candidates =
+            leaves.iter().map(QueueName::as_str).chain(lasts.iter().map(String::as_str));
         let hint = match nearest(name, candidates) {
             Some(near) => format!("did you mean `{near}`? `muster queues` lists them"),
             None => "`muster queues` lists them; without `queue` it is the default one".to_owned(),

@@ -1,4 +1,5 @@
-//! Gangs with a range of sizes: what a range may stand beside. It must not know how they grow; that is the engine's.
+//! Gangs with a range of sizes: what a range may stand beside. It must not know how they grow; that
+//! is the engine's.
 
 use muster_model::job::{TaskGroup, Topology, TopologyRule};
 
@@ -18,8 +19,10 @@ pub(super) fn check(job: &JobDocument, problems: &mut Problems) {
                 .hint(format!("write `min-nodes: {}`, or more `nodes`", nodes.value.0)),
         ),
         Some(_) => {}
-        None => problems
-            .add(Problem::new("`min-nodes` needs `nodes`").at(least.key, "the job says nothing about nodes")),
+        None => problems.add(
+            Problem::new("`min-nodes` needs `nodes`")
+                .at(least.key, "the job says nothing about nodes"),
+        ),
     }
 }
 
@@ -54,20 +57,34 @@ pub(super) fn check_groups(
     if word != Word::Task {
         let hint = "a service grows by `replicas: 2..6`; a notebook is one task".to_owned();
         let label = "its tasks have a range";
-        problems
-            .add(Problem::new("only a job of `kind: task` grows and shrinks").at(place, label).hint(hint));
+        problems.add(
+            Problem::new("only a job of `kind: task` grows and shrinks")
+                .at(place, label)
+                .hint(hint),
+        );
     }
     match topology {
         Some(Topology { rule: TopologyRule::Spread(_), .. }) => problems.add(
             Problem::new("what is spread evenly has one size")
-                .at(job.topology.as_ref().map_or(place, |written| written.key), "and its tasks have a range")
+                .at(
+                    job.topology.as_ref().map_or(place, |written| written.key),
+                    "and its tasks have a range",
+                )
                 .hint("use `preferred`, or a number of tasks".to_owned()),
         ),
-        Some(Topology { segment: Some(segment), .. }) if group.max_tasks % segment.tasks > 0 => problems.add(
-            Problem::new("the most tasks do not divide into segments")
-                .at(place, format!("{} tasks, in segments of {}", group.max_tasks, segment.tasks))
-                .hint(format!("write at most {}", group.max_tasks / segment.tasks * segment.tasks)),
-        ),
+        Some(Topology { segment: Some(segment), .. }) if group.max_tasks % segment.tasks > 0 => {
+            problems.add(
+                Problem::new("the most tasks do not divide into segments")
+                    .at(
+                        place,
+                        format!("{} tasks, in segments of {}", group.max_tasks, segment.tasks),
+                    )
+                    .hint(format!(
+                        "write at most {}",
+                        group.max_tasks / segment.tasks * segment.tasks
+                    )),
+            )
+        }
         _ => {}
     }
 }

@@ -35,7 +35,9 @@ pub(super) fn checkpoint(
         let label = "a program cannot catch this signal";
         let hint = "write `signal: USR1` or `signal: TERM`".to_owned();
         problems.add(
-            Problem::new("`checkpoint` cannot work with this signal").at(signal.place, label).hint(hint),
+            Problem::new("`checkpoint` cannot work with this signal")
+                .at(signal.place, label)
+                .hint(hint),
         );
     }
     let lead = written.value.grace.as_ref()?;
@@ -54,7 +56,8 @@ pub(super) fn checkpoint(
         _ => {}
     }
     if lead.value.0 == Span(0) {
-        problems.add(Problem::new("`checkpoint` gives no time").at(lead.place, "the smallest is 1ms"));
+        problems
+            .add(Problem::new("`checkpoint` gives no time").at(lead.place, "the smallest is 1ms"));
     }
     Some(Checkpoint {
         signal: signal.map_or(USR1, |signal| signal.value.0),

@@ -1,4 +1,5 @@
-//! The types of a job's fields: how each is read from one value, and its schema. No field knows another.
+//! The types of a job's fields: how each is read from one value, and its schema. No field knows
+//! another.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,14 +14,14 @@ use crate::field::{Field, Item, inline_schema, parsed, scalar, wrong_kind};
 use crate::job::document::{MAX_TASKS, RestartDocument};
 use crate::names::{MAX_NAME, NodePattern, check_name};
 use crate::quantity::{
-    Begin, GpuAmount, Malformed, parse_array, parse_begin, parse_bytes, parse_cpus, parse_gpus, parse_limit,
-    parse_range, parse_signal, parse_span,
+    Begin, GpuAmount, Malformed, parse_array, parse_begin, parse_bytes, parse_cpus, parse_gpus,
+    parse_limit, parse_range, parse_signal, parse_span,
 };
 use crate::suggest::nearest;
 use crate::yaml::{Node, Value};
 
-/// Longest command line or script: the kernel takes no single argument of 128 KiB or more (`MAX_ARG_STRLEN`,
-/// execve(2)), and a script is handed to the shell as one.
+/// Longest command line or script: the kernel takes no single argument of 128 KiB or more
+/// (`MAX_ARG_STRLEN`, execve(2)), and a script is handed to the shell as one.
 pub(crate) const MAX_ARGUMENT_BYTES: usize = (128 << 10) - 1;
 
 /// Declares a field type around a quantity parser.
@@ -93,7 +94,8 @@ quantity_field! {
     ReplicaRange((u32, u32)), replicas, "a number of replicas", { "type": ["integer", "string"], "minimum": 1, "maximum": 1_000, "examples": [2, "2..6"] }
 }
 quantity_field! {
-    /// What kind of workload it is. Any word is read, so that what comes later can be refused by name.
+    /// What kind of workload it is. Any word is read, so that what comes later can be refused by
+    /// name.
     KindWord(String), kind_word, "a kind", { "enum": ["task", "service", "notebook"] }
 }
 quantity_field! {
@@ -180,7 +182,8 @@ fn waits(text: &str) -> Result<Vec<Wait>, Malformed> {
             found.push(Wait { kind: DependencyKind::AfterOk, on: target(first)? });
             continue;
         }
-        let Some((_, kind)) = KINDS.iter().find(|(word, _)| *word == first.to_ascii_lowercase()) else {
+        let Some((_, kind)) = KINDS.iter().find(|(word, _)| *word == first.to_ascii_lowercase())
+        else {
             let near = nearest(first, KINDS.iter().map(|(word, _)| *word));
             return Err(Malformed {
                 label: "expected afterok, afternotok, afterany or after before the `:`".to_owned(),
@@ -197,12 +200,16 @@ fn waits(text: &str) -> Result<Vec<Wait>, Malformed> {
 fn target(word: &str) -> Result<WaitTarget, Malformed> {
     if !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit()) {
         return match word.parse() {
-            Ok(0) | Err(_) => Err(Malformed { label: "there is no such job number".to_owned(), hint: None }),
+            Ok(0) | Err(_) => {
+                Err(Malformed { label: "there is no such job number".to_owned(), hint: None })
+            }
             Ok(number) => Ok(WaitTarget::Job(JobId(number))),
         };
     }
-    let expected = "expected a job number such as `12`, or the name of an earlier document of this file";
-    let name = check_name(word).map_err(|_| Malformed { label: expected.to_owned(), hint: None })?;
+    let expected =
+        "expected a job number such as `12`, or the name of an earlier document of this file";
+    let name =
+        check_name(word).map_err(|_| Malformed { label: expected.to_owned(), hint: None })?;
     Ok(WaitTarget::Name(name))
 }
 
@@ -239,13 +246,16 @@ impl Field for Program {
         };
         let (is_empty, longest) = match &command {
             Command::Script(text) => (text.trim().is_empty(), text.len()),
-            Command::Argv(words) => {
-                (words.first().is_none_or(String::is_empty), words.iter().map(String::len).max().unwrap_or(0))
-            }
+            Command::Argv(words) => (
+                words.first().is_none_or(String::is_empty),
+                words.iter().map(String::len).max().unwrap_or(0),
+            ),
         };
         if is_empty {
-            problems
-                .add(Problem::new(format!("`{name}` is empty")).at(node.place, "expected a program to run"));
+            problems.add(
+                Problem::new(format!("`{name}` is empty"))
+                    .at(node.place, "expected a program to run"),
+            );
             return None;
         }
         if longest > MAX_ARGUMENT_BYTES {
@@ -344,8 +354,11 @@ impl JsonSchema for RestartRule {
 impl Field for RestartRule {
     fn read(node: &Node, name: &str, problems: &mut Problems) -> Option<Self> {
         match &node.value {
-            Value::Map(_) => RestartDocument::read(node, name, problems).map(Box::new).map(Self::Detailed),
-            _ => parsed(node, name, "a restart rule", problems, |text| match text {
+            Value::Map(_) => {
+                RestartDocument::read(node, name, problems).map(Box::new).map(Self::Detailed)
+            }
+            _ => parsed(node, name, "a restart rule", problems, |text| {
+                match text {
                 "never" => Ok(Self::Never),
                 "on-failure" => Ok(Self::OnFailure),
                 "always" => Ok(Self::Always),
@@ -362,6 +375,7 @@ impl Field for RestartRule {
                     hint: nearest(text, ["never", "on-failure", "always"])
                         .map(|near| format!("did you mean `{near}`?")),
                 }),
+            }
             }),
         }
     }
@@ -388,13 +402,21 @@ impl RestartRule {
             Self::Always => Restart::ALWAYS,
             Self::OnFailure => on_failure,
             Self::AtMost(most) => Restart { max_restarts: *most, ..on_failure },
-            Self::Detailed(detail) if detail.on_failure.as_ref().is_some_and(|flag| !flag.value.0) => {
+            Self::Detailed(detail)
+                if detail.on_failure.as_ref().is_some_and(|flag| !flag.value.0) =>
+            {
                 Restart::NEVER
             }
             Self::Detailed(detail) => Restart {
                 on_failure: true,
-                max_restarts: detail.max.as_ref().map_or(Self::DEFAULT_MAX, |max| max.value.0 as u32),
-                backoff: detail.backoff.as_ref().map_or(Self::DEFAULT_BACKOFF, |backoff| backoff.value.0),
+                max_restarts: detail
+                    .max
+                    .as_ref()
+                    .map_or(Self::DEFAULT_MAX, |max| max.value.0 as u32),
+                backoff: detail
+                    .backoff
+                    .as_ref()
+                    .map_or(Self::DEFAULT_BACKOFF, |backoff| backoff.value.0),
                 always: false,
             },
         }
@@ -425,7 +447,11 @@ pub(crate) fn duplicates<'a, T>(
 }
 
 /// A complaint that a name is used twice.
-pub(crate) fn used_twice<T>(what: &str, name: &str, (first, second): (&Item<T>, &Item<T>)) -> Problem {
+pub(crate) fn used_twice<T>(
+    what: &str,
+    name: &str,
+    (first, second): (&Item<T>, &Item<T>),
+) -> Problem {
     Problem::new(format!("two {what} are named {}", show(name)))
         .at(second.place, "again here")
         .also(first.place, "first here")

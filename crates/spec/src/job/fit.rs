@@ -1,5 +1,5 @@
-//! Could it ever run here? Refuses, with what there is, a job that no idle site could host. This is for a good
-//! answer at the right line; the engine judges the same question exactly.
+//! Could it ever run here? Refuses, with what there is, a job that no idle site could host. This is
+//! for a good answer at the right line; the engine judges the same question exactly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ pub(super) struct Ground<'a> {
 }
 
 impl<'a> Ground<'a> {
-    /// Nodes that satisfy labels and exclusions; complains when that leaves none. `None` when the site knows no
-    /// nodes, or after a complaint.
+    /// Nodes that satisfy labels and exclusions; complains when that leaves none. `None` when the
+    /// site knows no nodes, or after a complaint.
     pub(super) fn of(
         site: &'a Site<'a>,
         job: &JobDocument,
@@ -45,14 +45,16 @@ impl<'a> Ground<'a> {
         }
         let allowed = |host: &&Host<'_>| {
             let has = |(key, value)| host.node.labels.get(key) == Some(value);
-            constraint.labels.iter().all(has) && constraint.exclude.binary_search(&host.node.name).is_err()
+            constraint.labels.iter().all(has)
+                && constraint.exclude.binary_search(&host.node.name).is_err()
         };
         let eligible: Vec<_> = site.hosts.iter().filter(allowed).collect();
         let written = job.labels.as_ref().map(|labels| labels.key);
         let written = written.or(job.exclude.as_ref().map(|exclude| exclude.key)).unwrap_or(place);
         if eligible.is_empty() && problems.len() == before {
             let label = format!("none of {} nodes is left", site.hosts.len());
-            problems.add(Problem::new("no node satisfies labels and exclusions").at(written, label));
+            problems
+                .add(Problem::new("no node satisfies labels and exclusions").at(written, label));
         }
         (problems.len() == before).then_some(Self { site, eligible })
     }
@@ -77,12 +79,21 @@ impl<'a> Ground<'a> {
 
     /// Refuses groups that fit one by one but not together.
     pub(super) fn check_sum(&self, place: Place, groups: &[TaskGroup], problems: &mut Problems) {
-        let asked: u64 =
-            groups.iter().map(|group| u64::from(group.min_tasks) * u64::from(group.task.gpu.milli().0)).sum();
+        let asked: u64 = groups
+            .iter()
+            .map(|group| u64::from(group.min_tasks) * u64::from(group.task.gpu.milli().0))
+            .sum();
         let there = 1000 * self.devices(&GpuRequest::default());
         if asked > there {
-            let label = format!("{} GPUs in all; {} has {}", asked.div_ceil(1000), self.word(), there / 1000);
-            problems.add(Problem::new("the groups together need more GPUs than there are").at(place, label));
+            let label = format!(
+                "{} GPUs in all; {} has {}",
+                asked.div_ceil(1000),
+                self.word(),
+                there / 1000
+            );
+            problems.add(
+                Problem::new("the groups together need more GPUs than there are").at(place, label),
+            );
         }
     }
 
@@ -165,9 +176,11 @@ impl<'a> Ground<'a> {
         let wanted = u64::from(gpu.devices) * u64::from(per_node);
         let spread = on_one > 0 && shape.nodes.is_none() && wanted % on_one == 0 && wanted <= total;
         // `sbatch -G 16 -N 2` means 16 in all.
-        let nodes = shape.nodes.map(|nodes| nodes.value.0.unsigned_abs()).filter(|nodes| *nodes > 1);
-        let in_all =
-            nodes.filter(|nodes| shape.gpus.is_some() && wanted % nodes == 0 && wanted / nodes <= on_one);
+        let nodes =
+            shape.nodes.map(|nodes| nodes.value.0.unsigned_abs()).filter(|nodes| *nodes > 1);
+        let in_all = nodes.filter(|nodes| {
+            shape.gpus.is_some() && wanted % nodes == 0 && wanted / nodes <= on_one
+        });
         problem.hint(match (in_all, spread) {
             (Some(nodes), _) => Some(format!(
                 "`gpus` counts per node: {wanted} in all on {nodes} nodes are `nodes: {nodes}` and `gpus: {}`",
@@ -182,8 +195,11 @@ impl<'a> Ground<'a> {
     fn too_many_nodes(&self, shape: &Shape<'_>, group: &TaskGroup) -> Option<Problem> {
         let per_node = group.tasks_per_node?;
         let asked = group.min_tasks / per_node;
-        let fitting =
-            self.eligible.iter().filter(|host| hosts(host, &group.task.gpu) >= u64::from(per_node)).count();
+        let fitting = self
+            .eligible
+            .iter()
+            .filter(|host| hosts(host, &group.task.gpu) >= u64::from(per_node))
+            .count();
         if asked as usize <= fitting {
             return None;
         }
@@ -196,27 +212,44 @@ impl<'a> Ground<'a> {
                 Problem::new(format!("{asked} nodes are asked for, and there are {all}"))
                     .at(place, format!("{} has {all} nodes that it may use", self.word()))
             }
-            (fitting, all) => Problem::new(format!("{asked} nodes are asked for, and {fitting} can host it"))
-                .at(place, format!("{fitting} of {all} nodes have what it needs")),
+            (fitting, all) => {
+                Problem::new(format!("{asked} nodes are asked for, and {fitting} can host it"))
+                    .at(place, format!("{fitting} of {all} nodes have what it needs"))
+            }
         };
         let tasks = group.min_tasks;
         let hint = match each.0 {
             0 => format!("tasks that may share a node: `tasks: {tasks}`"),
-            _ => format!("tasks that may share a node: `tasks: {tasks}` with `gpus-per-task: {each}`"),
+            _ => format!(
+                "tasks that may share a node: `tasks: {tasks}` with `gpus-per-task: {each}`"
+            ),
         };
         Some(problem.hint((u64::from(tasks) <= self.hosted(&group.task.gpu)).then_some(hint)))
     }
 
     /// All tasks against all nodes.
-    fn too_many_tasks(&self, shape: &Shape<'_>, group: &TaskGroup, gpu: &GpuRequest) -> Option<Problem> {
+    fn too_many_tasks(
+        &self,
+        shape: &Shape<'_>,
+        group: &TaskGroup,
+        gpu: &GpuRequest,
+    ) -> Option<Problem> {
         let fit = self.hosted(gpu);
         if u64::from(group.min_tasks) <= fit {
             return None;
         }
         let asked = (u64::from(group.min_tasks) * u64::from(gpu.milli().0)).div_ceil(1000);
-        let label = format!("{asked} GPUs in all; {} has {} that it may use", self.word(), self.devices(gpu));
+        let label = format!(
+            "{asked} GPUs in all; {} has {} that it may use",
+            self.word(),
+            self.devices(gpu)
+        );
         let hint = (fit > 0 && shape.tasks.is_some()).then(|| format!("`tasks: {fit}` would fit"));
-        Some(Problem::new("the job needs more GPUs than there are").at(shape.count_place(), label).hint(hint))
+        Some(
+            Problem::new("the job needs more GPUs than there are")
+                .at(shape.count_place(), label)
+                .hint(hint),
+        )
     }
 
     /// Tasks that all eligible nodes together host as far as GPUs go.
@@ -263,7 +296,8 @@ fn hosts(host: &Host<'_>, gpu: &GpuRequest) -> u64 {
 fn listed(models: &BTreeMap<&GpuModel, u64>) -> String {
     let mut most_first: Vec<_> = models.iter().collect();
     most_first.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-    let mut parts: Vec<_> = most_first.iter().map(|(model, count)| format!("{model} ({count})")).collect();
+    let mut parts: Vec<_> =
+        most_first.iter().map(|(model, count)| format!("{model} ({count})")).collect();
     let more = parts.len().saturating_sub(MAX_LISTED);
     parts.truncate(MAX_LISTED);
     match (parts.pop(), more) {

@@ -1,5 +1,5 @@
-//! What kind of workload a job is: what only services and only notebooks take, and what goes without saying for them. It
-//! must not know sizes; those stand in `shape`.
+//! What kind of workload a job is: what only services and only notebooks take, and what goes
+//! without saying for them. It must not know sizes; those stand in `shape`.
 
 use muster_model::Span;
 use muster_model::job::{Kind, Notebook, Replicas, Restart, Service, TaskGroup, Tier};
@@ -13,7 +13,8 @@ use crate::suggest::nearest;
 
 /// Hard limit of a notebook that names none: a working day.
 const NOTEBOOK_TIME: Span = Span::from_secs(12 * 3600);
-/// A notebook that says nothing of it is stopped after so long without activity: longer than a meal or a meeting.
+/// A notebook that says nothing of it is stopped after so long without activity: longer than a meal
+/// or a meeting.
 const NOTEBOOK_IDLE: Span = Span::from_secs(2 * 3600);
 /// Shorter pauses are part of work, and of waiting for a file.
 const SHORTEST_IDLE: Span = Span::from_secs(1);
@@ -38,7 +39,8 @@ pub(super) fn word(job: &JobDocument, problems: &mut Problems) -> Word {
         Some("service") => Word::Service,
         Some("notebook") => Word::Notebook,
         Some(other) => {
-            problems.add(unknown(other, job.kind.as_ref().map_or(Place::default(), |kind| kind.place)));
+            problems
+                .add(unknown(other, job.kind.as_ref().map_or(Place::default(), |kind| kind.place)));
             return Word::Task;
         }
     };
@@ -84,7 +86,12 @@ fn unknown(text: &str, place: Place) -> Problem {
 }
 
 /// The kind with everything that belongs to it.
-pub(super) fn kind(word: Word, job: &JobDocument, groups: &[TaskGroup], problems: &mut Problems) -> Kind {
+pub(super) fn kind(
+    word: Word,
+    job: &JobDocument,
+    groups: &[TaskGroup],
+    problems: &mut Problems,
+) -> Kind {
     match word {
         Word::Task => Kind::Task,
         Word::Service => Kind::Service(service(job, problems)),
@@ -154,7 +161,12 @@ pub(super) fn time_limit(
 }
 
 /// Restarts: a service is always up again, unless it says how else.
-pub(super) fn restart(word: Word, job: &JobDocument, rule: Restart, problems: &mut Problems) -> Restart {
+pub(super) fn restart(
+    word: Word,
+    job: &JobDocument,
+    rule: Restart,
+    problems: &mut Problems,
+) -> Restart {
     let Some(written) = &job.restart else {
         return if word == Word::Service { Restart::ALWAYS } else { rule };
     };

@@ -1,6 +1,7 @@
 //! The job document: text and options in, checked jobs out.
 //!
-//! Two steps, since they need different things: [`parse`] needs only the text; [`check`] needs the site too.
+//! Two steps, since they need different things: [`parse`] needs only the text; [`check`] needs the
+//! site too.
 
 mod after;
 mod check;
@@ -57,10 +58,11 @@ impl Document {
 /// A job that passed every check, and what lies behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
-    /// The job's shape. `payload` is 0 until it is stored, `begin` is set only if the document names an instant,
-    /// and `after` holds only jobs named by number.
+    /// The job's shape. `payload` is 0 until it is stored, `begin` is set only if the document
+    /// names an instant, and `after` holds only jobs named by number.
     pub spec: JobSpec,
-    /// What each group runs, by the group's name; the group of a job without `groups` is called `main`.
+    /// What each group runs, by the group's name; the group of a job without `groups` is called
+    /// `main`.
     pub commands: BTreeMap<Arc<str>, Command>,
     /// Variables of the document's `env`, to be laid over the submitter's.
     pub env: BTreeMap<String, String>,
@@ -80,9 +82,9 @@ pub struct Checked {
     pub warnings: Vec<String>,
 }
 
-/// Reads every job of a text. `overrides` are fields from the command line: each replaces the same field of
-/// every document, and mappings (`env`, `labels`, `extras`) are merged key by key. With overrides, an empty text
-/// is one job.
+/// Reads every job of a text. `overrides` are fields from the command line: each replaces the same
+/// field of every document, and mappings (`env`, `labels`, `extras`) are merged key by key. With
+/// overrides, an empty text is one job.
 ///
 /// # Errors
 /// Everything that is wrong with the text or the options by themselves.
@@ -129,7 +131,8 @@ pub fn parse(
     problems.finish(documents, &sources)
 }
 
-/// Checks what one document means. Names of other documents cannot be resolved here; see [`check_all`].
+/// Checks what one document means. Names of other documents cannot be resolved here; see
+/// [`check_all`].
 ///
 /// # Errors
 /// Everything that is wrong with it at this site.

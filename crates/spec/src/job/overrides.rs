@@ -1,5 +1,5 @@
-//! Fields given on the command line: JSON in, entries of the same tree as the file's out, each with the option
-//! as its place, so that a mistake in `--gpus` is shown as `--gpus`.
+//! Fields given on the command line: JSON in, entries of the same tree as the file's out, each with
+//! the option as its place, so that a mistake in `--gpus` is shown as `--gpus`.
 
 use serde_json::{Map, Value as Json};
 
@@ -28,7 +28,9 @@ pub(super) fn entries(
                     option => (field, option, value),
                 });
                 let given: Vec<Entry> = options
-                    .filter_map(|(field, option, value)| entry(field, option, value, sources, problems))
+                    .filter_map(|(field, option, value)| {
+                        entry(field, option, value, sources, problems)
+                    })
                     .collect();
                 if let Some(place) = given.first().map(|first| first.key_place) {
                     let node = Node { value: Value::Map(given), place, quoted: false };
@@ -88,9 +90,9 @@ fn node(value: &Json, place: Place, depth: usize) -> Result<Node, &'static str> 
         Json::Bool(flag) => Value::Scalar(flag.to_string()),
         Json::Number(number) => Value::Scalar(number.to_string()),
         Json::String(text) => Value::Scalar(without_nul(text)?),
-        Json::Array(items) => {
-            Value::List(items.iter().map(|item| node(item, place, depth - 1)).collect::<Result<_, _>>()?)
-        }
+        Json::Array(items) => Value::List(
+            items.iter().map(|item| node(item, place, depth - 1)).collect::<Result<_, _>>()?,
+        ),
         Json::Object(fields) => {
             let entry = |(key, value): (&String, &Json)| {
                 let (key, node) = (without_nul(key)?, node(value, place, depth - 1)?);

@@ -1,4 +1,5 @@
-//! What lies behind a job: programs, environment, working directory, and the name that they give it.
+//! What lies behind a job: programs, environment, working directory, and the name that they give
+//! it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,7 +31,10 @@ const OWN_VARIABLES: [&str; 10] = [
 ];
 
 /// What each group runs.
-pub(super) fn commands(document: &Document, problems: &mut Problems) -> BTreeMap<Arc<str>, Command> {
+pub(super) fn commands(
+    document: &Document,
+    problems: &mut Problems,
+) -> BTreeMap<Arc<str>, Command> {
     let job = &document.fields;
     let mut commands = BTreeMap::new();
     let run = |program: &Located<Program>| program.value.0.clone();
@@ -54,7 +58,9 @@ pub(super) fn commands(document: &Document, problems: &mut Problems) -> BTreeMap
                     (None, _) => problems.add(
                         Problem::new("`run` is missing")
                             .at(group.place, "this group has no program")
-                            .hint("add `run` to the group, or to the job for all groups".to_owned()),
+                            .hint(
+                                "add `run` to the group, or to the job for all groups".to_owned(),
+                            ),
                     ),
                     (Some(_), None) => {}
                 }
@@ -84,7 +90,9 @@ pub(super) fn environment(
             || item.name == "LOCAL_WORLD_SIZE";
         if own {
             let name = show(&item.name);
-            warnings.push(format!("`env` sets {name}, but Muster sets it for every task; yours is not used"));
+            warnings.push(format!(
+                "`env` sets {name}, but Muster sets it for every task; yours is not used"
+            ));
         }
         variables.insert(item.name.clone(), item.value.0.clone());
     }
@@ -110,7 +118,9 @@ pub(super) fn files(job: &JobDocument, problems: &mut Problems) -> OutputFiles {
         match output::parts(&field.value.0) {
             Ok(_) => Some(field.value.0.clone()),
             Err(why) => {
-                problems.add(Problem::new(format!("`{name}` is not a file's path")).at(field.place, why));
+                problems.add(
+                    Problem::new(format!("`{name}` is not a file's path")).at(field.place, why),
+                );
                 None
             }
         }
@@ -118,7 +128,8 @@ pub(super) fn files(job: &JobDocument, problems: &mut Problems) -> OutputFiles {
     OutputFiles { output: one(&job.output, "output"), error: one(&job.error, "error") }
 }
 
-/// The name as written, or of the file (with the document's position when there are several), or of the program.
+/// The name as written, or of the file (with the document's position when there are several), or of
+/// the program.
 pub(super) fn default_name(document: &Document, commands: &BTreeMap<Arc<str>, Command>) -> String {
     if let Some(name) = &document.fields.name {
         return name.value.0.clone();
@@ -132,14 +143,16 @@ pub(super) fn default_name(document: &Document, commands: &BTreeMap<Arc<str>, Co
     match (stem, document.position) {
         (Some(stem), (_, 1)) => return stem,
         (Some(stem), (position, _)) => {
-            return name_from(&format!("{}-{position}", &stem[..stem.len().min(58)])).unwrap_or(stem);
+            return name_from(&format!("{}-{position}", &stem[..stem.len().min(58)]))
+                .unwrap_or(stem);
         }
         (None, _) => {}
     }
     let program = match commands.values().next() {
         Some(Command::Argv(words)) => words.first().map(|word| base(word)),
         Some(Command::Script(text)) => {
-            let words = text.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
+            let words =
+                text.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
             words.into_iter().next().map(base)
         }
         None => None,

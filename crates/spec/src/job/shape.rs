@@ -1,5 +1,6 @@
-//! How many tasks of which size: from the ways people say it (`nodes` × `gpus`, `tasks` × `gpus-per-task`) to
-//! one task group. Contradictions are refused here; whether it fits the site is judged in `fit`.
+//! How many tasks of which size: from the ways people say it (`nodes` × `gpus`, `tasks` ×
+//! `gpus-per-task`) to one task group. Contradictions are refused here; whether it fits the site is
+//! judged in `fit`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -206,14 +207,21 @@ impl<'a> Shape<'a> {
     }
 
     /// GPUs of a node divided among its tasks.
-    fn divided(&self, gpus: &Located<Gpus>, per_node: u32, problems: &mut Problems) -> Option<GpuAmount> {
+    fn divided(
+        &self,
+        gpus: &Located<Gpus>,
+        per_node: u32,
+        problems: &mut Problems,
+    ) -> Option<GpuAmount> {
         let GpuAmount { devices, share } = gpus.value.0;
         if devices.is_multiple_of(per_node) && (share.0 == 0 || per_node == 1) {
             return Some(GpuAmount { devices: devices / per_node, share });
         }
         let written = self.tasks_per_node.map_or(gpus.place, |count| count.place);
         let hint = match share.0 {
-            0 => format!("for one GPU each write `gpus: {per_node}`; to share GPUs, `gpus-per-task: 0.5`"),
+            0 => format!(
+                "for one GPU each write `gpus: {per_node}`; to share GPUs, `gpus-per-task: 0.5`"
+            ),
             _ => format!("for a share each write `gpus-per-task: {share}` instead of `gpus`"),
         };
         problems.add(
@@ -257,5 +265,7 @@ impl<'a> Shape<'a> {
 
 /// A complaint that two fields exclude each other; points at both.
 pub(super) fn contradiction(one: &str, at: Place, other: &str, also: Place) -> Problem {
-    Problem::new(format!("`{one}` and `{other}` contradict each other")).at(at, "this").also(also, "and this")
+    Problem::new(format!("`{one}` and `{other}` contradict each other"))
+        .at(at, "this")
+        .also(also, "and this")
 }

@@ -1,5 +1,6 @@
-//! What a job says to Slurm in Slurm's own words: the section `slurm`. Whether Slurm takes it is for Slurm to say; here only
-//! what could not stand in a script, or would say another thing than the job itself, is refused.
+//! What a job says to Slurm in Slurm's own words: the section `slurm`. Whether Slurm takes it is
+//! for Slurm to say; here only what could not stand in a script, or would say another thing than
+//! the job itself, is refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use crate::job::document::JobDocument;
 use crate::job::fields::{Length, NodeNames};
 use crate::source::Place;
 
-/// Options of sbatch that Muster sets, by their long names, and what says the same in a job; empty: nothing does.
+/// Options of sbatch that Muster sets, by their long names, and what says the same in a job; empty:
+/// nothing does.
 const OWN: &[(&str, &str)] = &[
     ("account", "slurm: {account: …}"),
     ("array", "array"),
@@ -59,16 +61,18 @@ const OWN: &[(&str, &str)] = &[
     ("wrap", "run"),
 ];
 
-/// Values of options that Muster sets which no field says, as they may be handed on: all memory of a node, and nodes that are shared with
-/// some.
-const OWN_VALUES: [&str; 4] = ["--mem=0", "--exclusive=user", "--exclusive=mcs", "--exclusive=topo"];
+/// Values of options that Muster sets which no field says, as they may be handed on: all memory of
+/// a node, and nodes that are shared with some.
+const OWN_VALUES: [&str; 4] =
+    ["--mem=0", "--exclusive=user", "--exclusive=mcs", "--exclusive=topo"];
 
 document! {
     /// What a job says to Slurm in Slurm's own words.
     SlurmDocument ("slurm") requires [] foreign FOREIGN => {
         /// Partition, or several of which Slurm takes the one that starts first.
         "partition" partition: OneOrMany<Text>,
-        /// Account that pays. By default the last component of `queue`, or else the user's own default.
+        /// Account that pays. By default the last component of `queue`, or else the user's own
+        /// default.
         "account" account: Text,
         /// Quality of service.
         "qos" qos: Text,
@@ -84,11 +88,13 @@ document! {
         "singleton" singleton: Flag,
         /// At most so many leaf switches.
         "switches" switches: Whole<1, 10_000>,
-        /// How long Slurm waits for that many switches before it takes more. By default as long as the cluster allows.
+        /// How long Slurm waits for that many switches before it takes more. By default as long as
+        /// the cluster allows.
         "switches-wait" switches_wait: Length,
         /// With topology/block: so many nodes together in one block.
         "segment" segment: Whole<1, 10_000>,
-        /// It is queued again after a node failed or it was preempted. By default as the cluster has it.
+        /// It is queued again after a node failed or it was preempted. By default as the cluster
+        /// has it.
         "requeue" requeue: Flag,
         /// Modules that are loaded before the program runs.
         "modules" modules: OneOrMany<Text>,
@@ -96,9 +102,11 @@ document! {
         "conda" conda: Text,
         /// Python virtual environment, by path, that is activated before the program runs.
         "venv" venv: Text,
-        /// Image that the program runs in, by Pyxis where the cluster has it, else by Apptainer: `nvcr.io/nvidia/pytorch:24.05-py3`, or a file.
+        /// Image that the program runs in, by Pyxis where the cluster has it, else by Apptainer:
+        /// `nvcr.io/nvidia/pytorch:24.05-py3`, or a file.
         "container" container: Text,
-        /// Folders that it sees, besides the working directory: `/data:/data`, `/models:/models:ro`.
+        /// Folders that it sees, besides the working directory: `/data:/data`,
+        /// `/models:/models:ro`.
         "container-mounts" container_mounts: OneOrMany<Text>,
         /// Shell text that every task runs before its program.
         "setup" setup: Text,
@@ -153,13 +161,18 @@ fn options(written: &SlurmDocument, problems: &mut Problems) -> SlurmOptions {
     let nodelist = written.nodelist.iter().flat_map(|nodes| &nodes.value.0);
     if let (None, Some(wait)) = (&written.switches, &written.switches_wait) {
         let hint = "add `switches: 1`".to_owned();
-        problems
-            .add(Problem::new("`switches-wait` without `switches`").at(wait.key, "for how many?").hint(hint));
+        problems.add(
+            Problem::new("`switches-wait` without `switches`")
+                .at(wait.key, "for how many?")
+                .hint(hint),
+        );
     }
     if let (None, Some(mounts)) = (&written.container, &written.container_mounts) {
         let hint = "add `container`".to_owned();
         problems.add(
-            Problem::new("`container-mounts` without `container`").at(mounts.key, "of which?").hint(hint),
+            Problem::new("`container-mounts` without `container`")
+                .at(mounts.key, "of which?")
+                .hint(hint),
         );
     }
     let extra = written.options.iter().flat_map(|options| &options.value.0);
@@ -181,17 +194,22 @@ fn options(written: &SlurmDocument, problems: &mut Problems) -> SlurmOptions {
         modules: many(&written.modules, "modules", problems),
         conda: one(&written.conda, "conda", problems),
         venv: one(&written.venv, "venv", problems),
-        container: one(&written.container, "container", problems)
-            .map(|image| Container { image, mounts: mounts(written.container_mounts.as_ref(), problems) }),
+        container: one(&written.container, "container", problems).map(|image| Container {
+            image,
+            mounts: mounts(written.container_mounts.as_ref(), problems),
+        }),
         setup: written.setup.as_ref().map(|text| text.value.0.as_str().into()),
-        options: extra.filter_map(|item| extra_option(&item.value.0, item.place, problems)).collect(),
+        options: extra
+            .filter_map(|item| extra_option(&item.value.0, item.place, problems))
+            .collect(),
         groups: BTreeMap::new(),
     }
 }
 
 /// What the job and its groups say.
 pub(super) fn of_job(job: &JobDocument, problems: &mut Problems) -> SlurmOptions {
-    let of_all = job.slurm.as_ref().map(|slurm| options(&slurm.value, problems)).unwrap_or_default();
+    let of_all =
+        job.slurm.as_ref().map(|slurm| options(&slurm.value, problems)).unwrap_or_default();
     SlurmOptions { groups: of_groups(job, problems), ..of_all }
 }
 
@@ -206,7 +224,8 @@ fn of_groups(job: &JobDocument, problems: &mut Problems) -> BTreeMap<Arc<str>, G
             partitions: partitions
                 .filter_map(|one| word(&one.value.0, "partition", one.place, problems))
                 .collect(),
-            constraint: constraint.and_then(|one| word(&one.value.0, "constraint", one.place, problems)),
+            constraint: constraint
+                .and_then(|one| word(&one.value.0, "constraint", one.place, problems)),
         };
         groups.insert(Arc::from(name.value.0.as_str()), options);
     }
@@ -217,7 +236,9 @@ fn of_groups(job: &JobDocument, problems: &mut Problems) -> BTreeMap<Arc<str>, G
 fn mounts(written: Option<&Located<OneOrMany<Text>>>, problems: &mut Problems) -> Vec<Arc<str>> {
     let mut mounts = Vec::new();
     for item in written.iter().flat_map(|field| &field.value.0) {
-        let Some(text) = word(&item.value.0, "container-mounts", item.place, problems) else { continue };
+        let Some(text) = word(&item.value.0, "container-mounts", item.place, problems) else {
+            continue;
+        };
         let parts: Vec<&str> = text.split(':').collect();
         let is_mount = match parts.as_slice() {
             [source, target] | [source, target, "ro" | "rw"] => {
@@ -229,7 +250,8 @@ fn mounts(written: Option<&Located<OneOrMany<Text>>>, problems: &mut Problems) -
             mounts.push(text);
         } else {
             let label = "expected `/source:/target`, with `:ro` where it must not be written to";
-            problems.add(Problem::new("`container-mounts` cannot be mounted").at(item.place, label));
+            problems
+                .add(Problem::new("`container-mounts` cannot be mounted").at(item.place, label));
         }
     }
     mounts
@@ -240,9 +262,9 @@ fn word(text: &str, name: &str, place: Place, problems: &mut Problems) -> Option
     let label = match text {
         "" => "this is empty",
         _ if text.starts_with('-') => "a dash begins an option",
-        _ if text
-            .chars()
-            .any(|c| c.is_control() || c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '#')) =>
+        _ if text.chars().any(|c| {
+            c.is_control() || c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '#')
+        }) =>
         {
             "blanks, quotes, `#`, backslashes and control characters cannot stand here"
         }
@@ -255,7 +277,8 @@ fn word(text: &str, name: &str, place: Place, problems: &mut Problems) -> Option
 /// An option of sbatch that Muster does not set itself: `--name` or `--name=value`.
 fn extra_option(text: &str, place: Place, problems: &mut Problems) -> Option<Arc<str>> {
     let mut refuse = |label: String, hint: Option<String>| {
-        let problem = Problem::new(format!("{} cannot be handed to sbatch", show(text))).at(place, label);
+        let problem =
+            Problem::new(format!("{} cannot be handed to sbatch", show(text))).at(place, label);
         problems.add(match hint {
             Some(hint) => problem.hint(hint),
             None => problem,
@@ -266,11 +289,16 @@ fn extra_option(text: &str, place: Place, problems: &mut Problems) -> Option<Arc
         return refuse("expected `--name=value`; short options are not read".to_owned(), None);
     };
     let name = body.split('=').next().unwrap_or_default();
-    if name.is_empty() || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
+    if name.is_empty()
+        || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    {
         return refuse("expected `--name=value`".to_owned(), None);
     }
     if text.chars().any(|c| c.is_control() || matches!(c, '"' | '\'' | '\\' | '#')) {
-        return refuse("quotes, `#`, backslashes and line ends would break the script".to_owned(), None);
+        return refuse(
+            "quotes, `#`, backslashes and line ends would break the script".to_owned(),
+            None,
+        );
     }
     if OWN_VALUES.contains(&text) {
         return Some(text.into());
@@ -278,7 +306,10 @@ fn extra_option(text: &str, place: Place, problems: &mut Problems) -> Option<Arc
     // Slurm would add them to those that the job asks for, and Muster would know nothing of them.
     if asks_gpus(body) {
         let hint = "in a job this is `gpus`, `gpus-per-task` and `gpu` for the model; resources of other kinds may stand here";
-        return refuse("GPUs are asked for by the job's own fields".to_owned(), Some(hint.to_owned()));
+        return refuse(
+            "GPUs are asked for by the job's own fields".to_owned(),
+            Some(hint.to_owned()),
+        );
     }
     // sbatch takes the beginning of a long option for it, where that is unique.
     let own = OWN
@@ -287,9 +318,10 @@ fn extra_option(text: &str, place: Place, problems: &mut Problems) -> Option<Arc
         .or_else(|| OWN.iter().find(|(own, _)| own.starts_with(name)));
     match own {
         Some((own, "")) => refuse(format!("Muster sets --{own} itself"), None),
-        Some((own, field)) => {
-            refuse(format!("Muster sets --{own} itself"), Some(format!("in a job this is `{field}`")))
-        }
+        Some((own, field)) => refuse(
+            format!("Muster sets --{own} itself"),
+            Some(format!("in a job this is `{field}`")),
+        ),
         None => Some(text.into()),
     }
 }
@@ -299,7 +331,8 @@ fn asks_gpus(option: &str) -> bool {
     let Some((name, value)) = option.split_once('=') else { return false };
     let is_gpu = |item: &str| {
         let item = item.trim();
-        let item = item.strip_prefix("gres/").or_else(|| item.strip_prefix("gres:")).unwrap_or(item);
+        let item =
+            item.strip_prefix("gres/").or_else(|| item.strip_prefix("gres:")).unwrap_or(item);
         item.split([':', '=']).next() == Some("gpu")
     };
     let takes_resources =

@@ -1,5 +1,5 @@
-//! How the nodes of a job lie to each other: one rule, perhaps slices, and levels that the site has. Whether a domain is
-//! large enough is for the engine to say.
+//! How the nodes of a job lie to each other: one rule, perhaps slices, and levels that the site
+//! has. Whether a domain is large enough is for the engine to say.
 
 use std::sync::Arc;
 
@@ -29,23 +29,29 @@ pub(super) fn topology(
     let before = problems.len();
     // 1. One rule.
     let rules = [("required", required), ("preferred", preferred), ("spread", spread)];
-    let rules: Vec<_> = rules.iter().filter_map(|(name, rule)| Some((*name, rule.as_ref()?))).collect();
+    let rules: Vec<_> =
+        rules.iter().filter_map(|(name, rule)| Some((*name, rule.as_ref()?))).collect();
     if let [(one, first), (other, second), ..] = &rules[..] {
         let hint = "keep one; `required` uses few narrower domains, too".to_owned();
         problems.add(contradiction(other, second.key, one, first.key).hint(hint));
     }
     if rules.is_empty() && segment.is_none() {
-        let hint = "write `topology: {required: leaf}`, `preferred`, `spread` or `segment`".to_owned();
-        problems.add(Problem::new("`topology` says nothing").at(written.place, "of which level?").hint(hint));
+        let hint =
+            "write `topology: {required: leaf}`, `preferred`, `spread` or `segment`".to_owned();
+        problems.add(
+            Problem::new("`topology` says nothing").at(written.place, "of which level?").hint(hint),
+        );
     }
     // 2. Levels that are there.
     let rule = rules.first().map(|(name, rule)| (*name, *rule, level(rule, site, problems)));
-    let segment = segment.as_ref().map(|segment| (segment, slices(segment, site, groups, problems)));
+    let segment =
+        segment.as_ref().map(|segment| (segment, slices(segment, site, groups, problems)));
     if problems.len() > before {
         return None;
     }
     // 3. Both together.
-    if let (Some((name, rule, Some(level))), Some((segment, Some((_, narrow))))) = (&rule, &segment) {
+    if let (Some((name, rule, Some(level))), Some((segment, Some((_, narrow))))) = (&rule, &segment)
+    {
         refuse_together((name, rule, level), segment, narrow, problems);
     }
     let rule = match rule {
@@ -80,7 +86,8 @@ fn refuse_together(
     if narrow.name == wide.name
         || matches!((narrow.at, wide.at), (Some(narrow), Some(wide)) if narrow <= wide)
     {
-        let label = format!("segments are of {}, all of it is of {}", show(&narrow.name), show(&wide.name));
+        let label =
+            format!("segments are of {}, all of it is of {}", show(&narrow.name), show(&wide.name));
         problems.add(
             Problem::new(format!("the level of `segment` is not narrower than that of `{name}`"))
                 .at(segment.place, label)
@@ -154,7 +161,10 @@ fn slices(
     Some((count, level))
 }
 
-/// The largest size of a segment below the written one that divides the tasks and is a multiple of a node's.
+/// The largest size of a segment below the written one that divides the tasks and is a multiple of
+/// a node's.
 fn divisor(tasks: u32, written: u32, block: u32) -> Option<u32> {
-    (1..=written).rev().find(|size| tasks.is_multiple_of(*size) && size.is_multiple_of(block) && *size > 1)
+    (1..=written)
+        .rev()
+        .find(|size| tasks.is_multiple_of(*size) && size.is_multiple_of(block) && *size > 1)
 }

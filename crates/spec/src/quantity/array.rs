@@ -4,15 +4,17 @@ use muster_model::{Array, IndexRange};
 
 use super::Malformed;
 
-/// Most elements of one array. Each is an entry in the queue; a million belongs into a loop inside the job.
+/// Most elements of one array. Each is an entry in the queue; a million belongs into a loop inside
+/// the job.
 pub const MAX_ELEMENTS: u64 = 100_000;
 /// Most ranges of a list: each start looks through them.
 const MAX_RANGES: usize = 1000;
-/// Largest index; fits a signed 32-bit integer, which is what shells and most programs read it into.
+/// Largest index; fits a signed 32-bit integer, which is what shells and most programs read it
+/// into.
 const MAX_INDEX: u64 = i32::MAX as u64;
 
-/// An array: `first-last`, with `:step` and `%cap` (how many may run at once) as in Slurm, several such ranges or single
-/// indices with commas, or a count `n` for `0-(n-1)`.
+/// An array: `first-last`, with `:step` and `%cap` (how many may run at once) as in Slurm, several
+/// such ranges or single indices with commas, or a count `n` for `0-(n-1)`.
 ///
 /// # Errors
 /// Anything else; no element; more than [`MAX_ELEMENTS`]; an index above 2147483647.
@@ -49,13 +51,18 @@ fn expected() -> Malformed {
 }
 
 /// One range; `alone` says what a number without a `-` means.
-fn range(text: &str, alone: impl Fn(u64) -> Result<(u64, u64), Malformed>) -> Result<IndexRange, Malformed> {
+fn range(
+    text: &str,
+    alone: impl Fn(u64) -> Result<(u64, u64), Malformed>,
+) -> Result<IndexRange, Malformed> {
     let (ends, step) = match text.split_once(':') {
         Some((ends, step)) => (ends, number(step).ok_or_else(expected)?),
         None => (text, 1),
     };
     let (first, last) = match ends.split_once('-') {
-        Some((first, last)) => (number(first).ok_or_else(expected)?, number(last).ok_or_else(expected)?),
+        Some((first, last)) => {
+            (number(first).ok_or_else(expected)?, number(last).ok_or_else(expected)?)
+        }
         None => alone(number(ends).ok_or_else(expected)?)?,
     };
     if last < first {

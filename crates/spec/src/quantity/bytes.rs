@@ -1,5 +1,5 @@
-//! Sizes: `80GB`, `64GiB`, `512M`. A unit with `B` alone is decimal, with `iB` binary; a bare letter is binary,
-//! as Slurm and most tools for memory read it.
+//! Sizes: `80GB`, `64GiB`, `512M`. A unit with `B` alone is decimal, with `iB` binary; a bare
+//! letter is binary, as Slurm and most tools for memory read it.
 
 use muster_model::Bytes;
 
@@ -8,9 +8,9 @@ use super::{Malformed, decimal, split_unit};
 /// A bare number below this is taken for a forgotten unit, not for bytes.
 const SMALLEST_BARE: u128 = 1 << 20;
 
-/// A size in bytes. `80GB` is 80 × 10⁹, `80GiB` and `80G` are 80 × 2³⁰, a bare number of at least 1048576 is
-/// bytes. Letters may be of either case; a fraction is cut to whole bytes, so that `4.1TiB`, as views print sizes,
-/// can be given back.
+/// A size in bytes. `80GB` is 80 × 10⁹, `80GiB` and `80G` are 80 × 2³⁰, a bare number of at least
+/// 1048576 is bytes. Letters may be of either case; a fraction is cut to whole bytes, so that
+/// `4.1TiB`, as views print sizes, can be given back.
 ///
 /// # Errors
 /// Anything else, and what does not fit 64 bits.
@@ -30,8 +30,9 @@ pub fn parse_bytes(text: &str) -> Result<Bytes, Malformed> {
     }
     let bytes = scaled / divisor;
     if unit.is_empty() && bytes < SMALLEST_BARE {
-        return Err(Malformed::new("which unit?")
-            .hint(format!("write `{number}GB` or `{number}M`; a bare number is bytes, from 1048576 on")));
+        return Err(Malformed::new("which unit?").hint(format!(
+            "write `{number}GB` or `{number}M`; a bare number is bytes, from 1048576 on"
+        )));
     }
     u64::try_from(bytes).map(Bytes).map_err(|_| too_large())
 }

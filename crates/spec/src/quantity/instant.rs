@@ -1,5 +1,5 @@
-//! Instants: RFC 3339 with an offset, and begin times relative to submission. No clock and no time zone is
-//! known here, so a local time without offset is refused rather than guessed.
+//! Instants: RFC 3339 with an offset, and begin times relative to submission. No clock and no time
+//! zone is known here, so a local time without offset is refused rather than guessed.
 
 use muster_model::{Span, Time};
 
@@ -35,15 +35,15 @@ pub fn parse_begin(text: &str) -> Result<Begin, Malformed> {
     match relative {
         Some(span) => parse_span(span).map(Begin::After),
         None => parse_instant(text).map(Begin::At).map_err(|error| match parse_span(text) {
-            Ok(_) => {
-                Malformed::new("from when on?").hint(format!("write `+{text}` to count from submission"))
-            }
+            Ok(_) => Malformed::new("from when on?")
+                .hint(format!("write `+{text}` to count from submission")),
             Err(_) => error,
         }),
     }
 }
 
-/// An instant as in RFC 3339, in UTC, to the millisecond where it has any. What is written is read as the same.
+/// An instant as in RFC 3339, in UTC, to the millisecond where it has any. What is written is read
+/// as the same.
 #[must_use]
 pub fn instant_text(time: Time) -> String {
     // The day of the year 0 in a calendar whose years begin in March, in eras of 400 years.
@@ -52,7 +52,8 @@ pub fn instant_text(time: Time) -> String {
     let (millis, secs) = (time.0 % 1000, time.0 / 1000);
     let days = secs / 86_400 + TO_EPOCH_DAYS;
     let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
@@ -63,31 +64,39 @@ pub fn instant_text(time: Time) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
 }
 
-/// An instant as in RFC 3339: `2026-08-01T06:00:00Z`, `2026-08-01T08:00+02:00`. Seconds may be left out; a
-/// space may stand for the `T`; finer than milliseconds is cut off.
+/// An instant as in RFC 3339: `2026-08-01T06:00:00Z`, `2026-08-01T08:00+02:00`. Seconds may be left
+/// out; a space may stand for the `T`; finer than milliseconds is cut off.
 ///
 /// # Errors
 /// Anything else: no offset, a date that does not exist, a year before 1970 or after 9999.
 pub fn parse_instant(text: &str) -> Result<Time, Malformed> {
-    let expected = || Malformed::new("expected `+2h`, or an instant such as `2026-08-01T06:00:00Z`");
+    let expected =
+        || Malformed::new("expected `+2h`, or an instant such as `2026-08-01T06:00:00Z`");
     let text = text.trim();
     if !text.is_ascii() || text.len() < 16 {
         return Err(expected());
     }
     // 1. Date: YYYY-MM-DD
     let (year, month, day) = (field(text, 0, 4), field(text, 5, 2), field(text, 8, 2));
-    let shape = [(4, "-"), (7, "-"), (13, ":")].iter().all(|(at, mark)| &text[*at..at + 1] == *mark);
+    let shape =
+        [(4, "-"), (7, "-"), (13, ":")].iter().all(|(at, mark)| &text[*at..at + 1] == *mark);
     let (Some(year), Some(month), Some(day), true) = (year, month, day, shape) else {
         return Err(expected());
     };
     if !matches!(&text[10..11], "T" | "t" | " ") {
         return Err(expected());
     }
-    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || day < 1 || day > days_in(year, month) {
+    if !(1970..=9999).contains(&year)
+        || !(1..=12).contains(&month)
+        || day < 1
+        || day > days_in(year, month)
+    {
         return Err(Malformed::new("there is no such day"));
     }
     // 2. Clock: HH:MM, then :SS and a fraction if given.
-    let (Some(hour), Some(minute)) = (field(text, 11, 2), field(text, 14, 2)) else { return Err(expected()) };
+    let (Some(hour), Some(minute)) = (field(text, 11, 2), field(text, 14, 2)) else {
+        return Err(expected());
+    };
     let (second, milli, offset) = seconds(&text[16..]).ok_or_else(expected)?;
     if hour > 23 || minute > 59 || second > 59 {
         return Err(Malformed::new("there is no such time of day"));
@@ -154,8 +163,8 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970-01-01 in the Gregorian calendar, counted in 400-year eras that start in March (Howard
-/// Hinnant, "chrono-compatible low-level date algorithms", `days_from_civil`).
+/// Days since 1970-01-01 in the Gregorian calendar, counted in 400-year eras that start in March
+/// (Howard Hinnant, "chrono-compatible low-level date algorithms", `days_from_civil`).
 fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year / 400;

@@ -1,7 +1,8 @@
 //! Quantities as people write them: `12h`, `80GB`, `0-199%32`, `USR1`. Text in, exact integers out.
 //!
-//! One file per kind. Every parser takes any text, never panics, and answers what it expected; nothing is rounded
-//! but fractions of a byte and of a millisecond of an instant, which are cut; which field the text came from, and what range that field allows, is its caller's business.
+//! One file per kind. Every parser takes any text, never panics, and answers what it expected;
+//! nothing is rounded but fractions of a byte and of a millisecond of an instant, which are cut;
+//! which field the text came from, and what range that field allows, is its caller's business.
 
 mod array;
 mod bytes;
@@ -39,8 +40,8 @@ impl Malformed {
     }
 }
 
-/// A decimal number without sign as an integer and how many of its digits stand behind the point. `None` when
-/// the text is anything else, or has more digits than an exact calculation can hold.
+/// A decimal number without sign as an integer and how many of its digits stand behind the point.
+/// `None` when the text is anything else, or has more digits than an exact calculation can hold.
 pub(crate) fn decimal(text: &str) -> Option<(u128, u32)> {
     const MAX_WHOLE_DIGITS: usize = 20;
     const MAX_FRACTION_DIGITS: usize = 9;

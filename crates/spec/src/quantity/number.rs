@@ -47,10 +47,13 @@ pub fn parse_hundredths(text: &str) -> Result<u64, Malformed> {
     /// A million millions; far from overflow after the multiplication below.
     const MAX_WHOLE: u128 = 1_000_000_000_000;
     let text = text.trim();
-    if let Some((value, scale)) = text.strip_suffix('%').and_then(|number| decimal(number.trim_end())) {
-        let share = (scale == 0 && value <= 1_000_000).then(|| format!("{}.{:02}", value / 100, value % 100));
-        let instead =
-            share.map_or_else(|| "a fraction such as `0.25`".to_owned(), |share| format!("`{share}`"));
+    if let Some((value, scale)) =
+        text.strip_suffix('%').and_then(|number| decimal(number.trim_end()))
+    {
+        let share = (scale == 0 && value <= 1_000_000)
+            .then(|| format!("{}.{:02}", value / 100, value % 100));
+        let instead = share
+            .map_or_else(|| "a fraction such as `0.25`".to_owned(), |share| format!("`{share}`"));
         return Err(Malformed::new(format!("not in percent; write {instead}")));
     }
     if text.starts_with('.') && decimal(&format!("0{text}")).is_some() {
@@ -60,7 +63,8 @@ pub fn parse_hundredths(text: &str) -> Result<u64, Malformed> {
     if point != text && decimal(&point).is_some() {
         return Err(Malformed::new(format!("write `{point}`")));
     }
-    let (value, scale) = decimal(text).ok_or_else(|| Malformed::new("expected a number such as `0.25`"))?;
+    let (value, scale) =
+        decimal(text).ok_or_else(|| Malformed::new("expected a number such as `0.25`"))?;
     let divisor = 10u128.pow(scale);
     match value * 100 % divisor {
         0 if value / divisor < MAX_WHOLE => Ok((value * 100 / divisor) as u64),
@@ -81,26 +85,31 @@ pub struct GpuAmount {
 /// GPUs: a whole number up to 128, or a share of one device such as `0.5`.
 ///
 /// # Errors
-/// Anything else: negative, more than a node can have, above one and not whole, finer than a thousandth.
+/// Anything else: negative, more than a node can have, above one and not whole, finer than a
+/// thousandth.
 pub fn parse_gpus(text: &str) -> Result<GpuAmount, Malformed> {
     let text = text.trim();
     if let Some((model, count)) = text.split_once(':') {
         let (model, count) = (model.trim(), count.trim());
-        let word = !model.is_empty() && model.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+        let word = !model.is_empty()
+            && model.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
         if word && model.len() <= 64 && count.len() <= 4 && parse_gpus(count).is_ok() {
             return Err(Malformed::new("the model has a field of its own")
                 .hint(format!("write `gpu: {model}` and `gpus: {count}`")));
         }
     }
     let most = DeviceSet::MAX_DEVICES as u128;
-    let expected = || Malformed::new(format!("expected 0 to {most} GPUs, or a share of one such as `0.5`"));
+    let expected =
+        || Malformed::new(format!("expected 0 to {most} GPUs, or a share of one such as `0.5`"));
     if text.starts_with('-') {
         return Err(expected());
     }
     let (value, scale) = decimal(text).ok_or_else(expected)?;
     let divisor = 10u128.pow(scale);
     match (value / divisor, value % divisor) {
-        (devices, 0) if devices <= most => Ok(GpuAmount { devices: devices as u32, share: GpuMilli(0) }),
+        (devices, 0) if devices <= most => {
+            Ok(GpuAmount { devices: devices as u32, share: GpuMilli(0) })
+        }
         (_, 0) => Err(expected()),
         (0, _) if value * 1000 % divisor == 0 => {
             Ok(GpuAmount { devices: 0, share: GpuMilli((value * 1000 / divisor) as u32) })
@@ -116,7 +125,8 @@ pub fn parse_gpus(text: &str) -> Result<GpuAmount, Malformed> {
 /// Anything else: negative, finer than a thousandth, more than 1,000,000.
 pub fn parse_cpus(text: &str) -> Result<CpuMilli, Malformed> {
     let text = text.trim();
-    let expected = || Malformed::new(format!("expected CPUs from 0.001 to {MAX_CPUS}, such as `4` or `0.5`"));
+    let expected =
+        || Malformed::new(format!("expected CPUs from 0.001 to {MAX_CPUS}, such as `4` or `0.5`"));
     let (number, thousandths) = match text.strip_suffix('m') {
         Some(number) => (number, 1),
         None => (text, 1000),
@@ -124,7 +134,9 @@ pub fn parse_cpus(text: &str) -> Result<CpuMilli, Malformed> {
     let (value, scale) = decimal(number).ok_or_else(expected)?;
     let (milli, divisor) = (value * thousandths, 10u128.pow(scale));
     match milli / divisor {
-        _ if milli % divisor != 0 => Err(Malformed::new("CPUs are counted in thousandths: no finer")),
+        _ if milli % divisor != 0 => {
+            Err(Malformed::new("CPUs are counted in thousandths: no finer"))
+        }
         milli if milli <= MAX_CPUS * 1000 => Ok(CpuMilli(milli as u32)),
         _ => Err(expected()),
     }

@@ -1,15 +1,16 @@
-//! Lengths of time: units (`1d12h`, `90m`, `500ms`) and Slurm's clock forms (`1-12:00:00`, `12:00:00`).
+//! Lengths of time: units (`1d12h`, `90m`, `500ms`) and Slurm's clock forms (`1-12:00:00`,
+//! `12:00:00`).
 //!
-//! A bare number is refused: Slurm reads minutes, most others seconds, and a limit that is sixty times too long
-//! or too short is noticed only when the job dies. So is `1:30`, which Slurm reads as minutes and seconds and most people as hours
-//! and minutes.
+//! A bare number is refused: Slurm reads minutes, most others seconds, and a limit that is sixty
+//! times too long or too short is noticed only when the job dies. So is `1:30`, which Slurm reads
+//! as minutes and seconds and most people as hours and minutes.
 
 use muster_model::Span;
 
 use super::{Malformed, decimal, split_unit};
 
-/// Longest span that is read: 36,525 days, a hundred years. Sums of a few spans and a present time stay far
-/// from overflow.
+/// Longest span that is read: 36,525 days, a hundred years. Sums of a few spans and a present time
+/// stay far from overflow.
 pub const MAX_SPAN: Span = Span(36_525 * DAY as u64);
 
 const SECOND: u128 = 1000;
@@ -26,8 +27,8 @@ const UNITS: [(&[&str], u128); 6] = [
     (&["w", "week", "weeks"], 7 * DAY),
 ];
 
-/// A length of time. Accepts descending units with an optional fraction in the last (`12h`, `1h30m`, `1.5h`,
-/// `1d 12h`, `500ms`) and Slurm's `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`.
+/// A length of time. Accepts descending units with an optional fraction in the last (`12h`,
+/// `1h30m`, `1.5h`, `1d 12h`, `500ms`) and Slurm's `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`.
 ///
 /// # Errors
 /// Anything else, and spans above [`MAX_SPAN`].
@@ -81,7 +82,8 @@ pub fn parse_limit(text: &str) -> Result<Option<Span>, Malformed> {
     }
 }
 
-/// A span exactly, in the fewest units that say it: `7d`, `1h30m`, `500ms`. What is written is read as the same.
+/// A span exactly, in the fewest units that say it: `7d`, `1h30m`, `500ms`. What is written is read
+/// as the same.
 #[must_use]
 pub fn span_text(span: Span) -> String {
     if span == Span(0) {
@@ -104,7 +106,8 @@ fn expected() -> Malformed {
 /// `1:30`: two numbers of at most so many digits that both can be read.
 fn two_numbers(text: &str) -> Option<(u32, u32)> {
     let number = |part: &str| {
-        let is_number = (1..=4).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number =
+            (1..=4).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
         is_number.then(|| part.parse().ok()).flatten()
     };
     let (large, small) = text.split_once(':')?;
@@ -130,7 +133,11 @@ fn clock(text: &str) -> Result<u128, Malformed> {
         _ => return Err(expected()),
     };
     let number = |part: &str| match part.len() {
-        1..=9 => part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse::<u128>().ok()).flatten(),
+        1..=9 => part
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| part.parse::<u128>().ok())
+            .flatten(),
         _ => None,
     };
     let mut millis = match days {
@@ -139,7 +146,8 @@ fn clock(text: &str) -> Result<u128, Malformed> {
     };
     for (position, (part, unit)) in parts.iter().zip(units).enumerate() {
         let value = number(part).ok_or_else(expected)?;
-        let (leads, ceiling) = (position == 0 && days.is_none(), if *unit == HOUR { 24 } else { 60 });
+        let (leads, ceiling) =
+            (position == 0 && days.is_none(), if *unit == HOUR { 24 } else { 60 });
         if !leads && value >= ceiling {
             let word = if *unit == HOUR {
                 "hours"
@@ -169,7 +177,9 @@ fn units(text: &str) -> Result<u128, Malformed> {
             return Err(Malformed::new("expected a unit: ms, s, m, h, d or w, as in `1h30m`"));
         };
         if fraction_seen || *unit >= smallest {
-            return Err(Malformed::new("expected units from large to small, a fraction only in the last"));
+            return Err(Malformed::new(
+                "expected units from large to small, a fraction only in the last",
+            ));
         }
         let divisor = 10u128.pow(scale);
         if value * unit % divisor != 0 {

@@ -1,4 +1,5 @@
-//! The fields of a queue file as they may be written. What they mean together is in the parent module.
+//! The fields of a queue file as they may be written. What they mean together is in the parent
+//! module.
 
 use muster_model::queue::PlacementPolicy;
 use muster_model::{Preemption, Time};
@@ -16,21 +17,31 @@ document! {
     QueuesDocument ("queues") requires ["queues"] foreign &[("tree", "queues"), ("default", "default-queue")] => {
         /// Usage counts half after this time. 7d by default.
         "half-life" half_life: Length,
-        /// How blocked jobs are protected from later ones: `easy` (default) reserves for the first of each leaf, `conservative` for several, `none` keeps strict order.
+        /// How blocked jobs are protected from later ones: `easy` (default) reserves for the first
+        /// of each leaf, `conservative` for several, `none` keeps strict order.
         "backfill" backfill: BackfillRule,
-        /// Blocked jobs of each leaf that hold a reservation under conservative backfill. 16 by default.
+        /// Blocked jobs of each leaf that hold a reservation under conservative backfill. 16 by
+        /// default.
         "backfill-depth" backfill_depth: Whole<1, 10_000>,
-        /// Who may make others go: `reclaim` (a queue within its quota takes back what others borrow), `priority` (within a leaf, higher takes from lower), `all` (the default) or `none`.
+        /// Who may make others go: `reclaim` (a queue within its quota takes back what others
+        /// borrow), `priority` (within a leaf, higher takes from lower), `all` (the default) or
+        /// `none`.
         "preemption" preemption: PreemptionRule,
-        /// Which of the places that would do is taken: `pack` (default) keeps whole nodes free, `spread` loads all alike, `best-fit` leaves the least over, `fragmentation` keeps most of use to the usual jobs.
+        /// Which of the places that would do is taken: `pack` (default) keeps whole nodes free,
+        /// `spread` loads all alike, `best-fit` leaves the least over, `fragmentation` keeps most
+        /// of use to the usual jobs.
         "placement" placement: PlacementRule,
-        /// Moves running jobs that save checkpoints together for a gang that only scattered GPUs keep waiting, where that costs less GPU time than its wait. Off by default.
+        /// Moves running jobs that save checkpoints together for a gang that only scattered GPUs
+        /// keep waiting, where that costs less GPU time than its wait. Off by default.
         "defragment" defragment: DefragmentDocument,
-        /// A gang that has been the first of its queue for so long, behind jobs without a time limit, keeps the GPUs that become free until it starts: `10m`, or `none`. 15m by default.
+        /// A gang that has been the first of its queue for so long, behind jobs without a time
+        /// limit, keeps the GPUs that become free until it starts: `10m`, or `none`. 15m by
+        /// default.
         "patience" patience: LengthOrNone,
         /// Time limit of jobs that say nothing of one. None by default.
         "default-time" default_time: Length,
-        /// Leaf that a job without `queue` waits in. By default the leaf named `default`, or else the first leaf.
+        /// Leaf that a job without `queue` waits in. By default the leaf named `default`, or else
+        /// the first leaf.
         "default-queue" default_queue: Text,
         /// Top-level queues.
         "queues" queues: Many<Queue>,
@@ -40,7 +51,8 @@ document! {
 document! {
     /// GPU-hours that moving running jobs together may cost in a window of time.
     DefragmentDocument ("defragment") requires ["gpu-hours", "every"] foreign &[("hours", "gpu-hours"), ("budget", "gpu-hours"), ("window", "every"), ("period", "every")] => {
-        /// GPU-hours in each window: for each job that is moved, the GPU time since its last checkpoint and until it has gone.
+        /// GPU-hours in each window: for each job that is moved, the GPU time since its last
+        /// checkpoint and until it has gone.
         "gpu-hours" gpu_hours: Whole<1, 1_000_000_000>,
         /// How long a window is.
         "every" every: Length,
@@ -56,7 +68,8 @@ document! {
         "weight" weight: Whole<1, 1_000_000>,
         /// GPUs per model that are its own: `{h100: 16}`.
         "quota" quota: Named<Whole<0, 1_000_000_000>>,
-        /// GPUs per model that it may use beyond its quota while others leave them unused. By default as many as are lent.
+        /// GPUs per model that it may use beyond its quota while others leave them unused. By
+        /// default as many as are lent.
         "borrow" borrow: Whole<0, 1_000_000_000>,
         /// GPUs per model of its quota that others may use while it does not. By default all.
         "lend" lend: Whole<0, 1_000_000_000>,
@@ -66,13 +79,16 @@ document! {
         "limits" limits: LimitsDocument,
         /// GPU-hours that its jobs may take in a window of time.
         "budget" budget: BudgetDocument,
-        /// How long its jobs are safe from being preempted once they hold their GPUs: `always`, a time such as 30m, or `none`. By default as the queue above says, or not at all.
+        /// How long its jobs are safe from being preempted once they hold their GPUs: `always`, a
+        /// time such as 30m, or `none`. By default as the queue above says, or not at all.
         "protect" protect: Protect,
-        /// How long users of a shared daemon may protect single jobs here: `always`, a time such as 30m, or `none`. By default as the queue above says, or as long as `protect`.
+        /// How long users of a shared daemon may protect single jobs here: `always`, a time such as
+        /// 30m, or `none`. By default as the queue above says, or as long as `protect`.
         "max-protect" max_protect: Protect,
         /// Time limit of jobs that say nothing of one. By default as the queue above says.
         "default-time" default_time: Length,
-        /// Users of a shared daemon who may submit here, beside members of `groups`. Without both, as the queue above says.
+        /// Users of a shared daemon who may submit here, beside members of `groups`. Without both,
+        /// as the queue above says.
         "users" users: OneOrMany<Text>,
         /// Unix groups whose members may submit here.
         "groups" groups: OneOrMany<Text>,
@@ -92,7 +108,8 @@ document! {
         "pending-jobs" pending_jobs: Whole<1, 1_000_000_000>,
         /// Longest time limit that a job may have; one without a limit is refused then.
         "time" time: LengthOrNone,
-        /// Longest that a job may hold GPUs beyond the queue's quota, time limit and grace together; one that may last longer starts within the quota only.
+        /// Longest that a job may hold GPUs beyond the queue's quota, time limit and grace
+        /// together; one that may last longer starts within the quota only.
         "borrowed-time" borrowed_time: Length,
     }
 }
@@ -106,7 +123,8 @@ document! {
         "gpu-hours-per-user" gpu_hours_per_user: Whole<1, 1_000_000_000>,
         /// How long a window is.
         "every" every: Length,
-        /// A window begins then, and others before and after it; a day is meant in UTC. By default 1970-01-01.
+        /// A window begins then, and others before and after it; a day is meant in UTC. By default
+        /// 1970-01-01.
         "start" start: WindowStart,
     }
 }
@@ -240,7 +258,8 @@ impl Field for PriorityRange {
             _ => {
                 let label = "expected the lowest and the highest, such as `[0, 100]`";
                 problems.add(
-                    Problem::new(format!("`{name}` is not a range of priorities")).at(node.place, label),
+                    Problem::new(format!("`{name}` is not a range of priorities"))
+                        .at(node.place, label),
                 );
                 return None;
             }
@@ -249,7 +268,10 @@ impl Field for PriorityRange {
             parsed(node, name, "a range of priorities", problems, |text| {
                 let number = i32::try_from(parse_whole(text)?).ok();
                 let fits = number.filter(|number| (-1_000_000..=1_000_000).contains(number));
-                fits.ok_or_else(|| Malformed { label: "expected -1000000 to 1000000".to_owned(), hint: None })
+                fits.ok_or_else(|| Malformed {
+                    label: "expected -1000000 to 1000000".to_owned(),
+                    hint: None,
+                })
             })
         };
         let (low, high) = (end(&ends[0], problems), end(&ends[1], problems));

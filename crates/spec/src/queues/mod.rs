@@ -1,5 +1,5 @@
-//! The queue file: text in, queue tree out. What quotas and weights do is `policy`'s; here a tree is refused
-//! that says nothing sensible, at the line that says it.
+//! The queue file: text in, queue tree out. What quotas and weights do is `policy`'s; here a tree
+//! is refused that says nothing sensible, at the line that says it.
 
 mod document;
 
@@ -18,13 +18,16 @@ use crate::suggest::nearest;
 use crate::yaml;
 
 pub(crate) use document::QueuesDocument;
-use document::{BackfillRule, BudgetDocument, DefragmentDocument, LimitsDocument, Queue, QueueDocument};
+use document::{
+    BackfillRule, BudgetDocument, DefragmentDocument, LimitsDocument, Queue, QueueDocument,
+};
 
 /// Queues of one tree, parents included.
 const MAX_QUEUES: usize = 10_000;
 /// Usage halves in this time when the file does not say; as Slurm's `PriorityDecayHalfLife`.
 const DEFAULT_HALF_LIFE: Span = Span::from_secs(7 * 86_400);
-/// Blocked jobs per leaf that hold a reservation under conservative backfill when the file does not say.
+/// Blocked jobs per leaf that hold a reservation under conservative backfill when the file does not
+/// say.
 const DEFAULT_DEPTH: u32 = 16;
 /// A budget's window is no shorter: a planning pass follows each refill that somebody waits for.
 const SHORTEST_WINDOW: Span = Span::from_secs(60);
@@ -56,17 +59,23 @@ fn tree(document: &QueuesDocument, problems: &mut Problems) -> Option<QueueTree>
         let message = format!("{count} queues; at most {MAX_QUEUES}");
         problems.add(Problem::new(message));
     }
-    let half_life = document.half_life.as_ref().map_or(DEFAULT_HALF_LIFE, |written| written.value.0);
-    if let Some(written) = document.half_life.as_ref().filter(|written| written.value.0 < Span::from_secs(1))
+    let half_life =
+        document.half_life.as_ref().map_or(DEFAULT_HALF_LIFE, |written| written.value.0);
+    if let Some(written) =
+        document.half_life.as_ref().filter(|written| written.value.0 < Span::from_secs(1))
     {
-        problems.add(Problem::new("`half-life` is too short").at(written.place, "the smallest is 1s"));
+        problems
+            .add(Problem::new("`half-life` is too short").at(written.place, "the smallest is 1s"));
     }
     let tree = QueueTree {
         half_life,
         backfill: backfill(document, problems),
         preemption: document.preemption.as_ref().map(|rule| rule.value.0).unwrap_or_default(),
         placement: document.placement.as_ref().map(|rule| rule.value.0).unwrap_or_default(),
-        defragment: document.defragment.as_ref().and_then(|written| defragment(&written.value, problems)),
+        defragment: document
+            .defragment
+            .as_ref()
+            .and_then(|written| defragment(&written.value, problems)),
         patience: match &document.patience {
             Some(written) => written.value.0,
             None => Some(QueueTree::PATIENCE),
@@ -85,7 +94,8 @@ fn siblings(
     count: &mut usize,
     problems: &mut Problems,
 ) -> Vec<QueueSpec> {
-    let name_of = |queue: &Queue| queue.0.name.as_ref().map_or(String::new(), |name| name.value.0.clone());
+    let name_of =
+        |queue: &Queue| queue.0.name.as_ref().map_or(String::new(), |name| name.value.0.clone());
     for pair in duplicates(items, |queue| queue.0.name.as_ref().map_or("", |name| &name.value.0)) {
         problems.add(used_twice("queues", &join(parent, &name_of(&pair.1.value)), pair));
     }
@@ -110,19 +120,30 @@ fn queue(document: &QueueDocument, queues: Vec<QueueSpec>, problems: &mut Proble
     check_cohort(document, problems);
     let whole = |written: &Located<Whole<0, 1_000_000_000>>| written.value.0 as u64;
     QueueSpec {
-        name: document.name.as_ref().map_or_else(|| Arc::from(""), |name| name.value.0.as_str().into()),
+        name: document
+            .name
+            .as_ref()
+            .map_or_else(|| Arc::from(""), |name| name.value.0.as_str().into()),
         weight: document.weight.as_ref().map_or(1, |weight| weight.value.0 as u32),
         quota,
         borrow: document.borrow.as_ref().map(whole),
         lend: document.lend.as_ref().map(whole),
         priority: document.priority.as_ref().map(|range| (range.value.0, range.value.1)),
-        limits: document.limits.as_ref().map(|limits| ceilings(&limits.value, problems)).unwrap_or_default(),
+        limits: document
+            .limits
+            .as_ref()
+            .map(|limits| ceilings(&limits.value, problems))
+            .unwrap_or_default(),
         budget: document.budget.as_ref().and_then(|budget| self::budget(budget, problems)),
         protect: document.protect.as_ref().map(|protect| protect.value.0),
         max_protect: document.max_protect.as_ref().map(|protect| protect.value.0),
         default_time: document.default_time.as_ref().and_then(|written| time(written, problems)),
-        users: names(document.users.as_ref(), "user", problems).map(|name| name.as_str().into()).collect(),
-        groups: names(document.groups.as_ref(), "group", problems).map(|name| name.as_str().into()).collect(),
+        users: names(document.users.as_ref(), "user", problems)
+            .map(|name| name.as_str().into())
+            .collect(),
+        groups: names(document.groups.as_ref(), "group", problems)
+            .map(|name| name.as_str().into())
+            .collect(),
         queues,
     }
 }
@@ -130,7 +151,9 @@ fn queue(document: &QueueDocument, queues: Vec<QueueSpec>, problems: &mut Proble
 /// A time limit that jobs get.
 fn time(written: &Located<Length>, problems: &mut Problems) -> Option<Span> {
     if written.value.0 < Span::from_secs(1) {
-        problems.add(Problem::new("`default-time` is too short").at(written.place, "the smallest is 1s"));
+        problems.add(
+            Problem::new("`default-time` is too short").at(written.place, "the smallest is 1s"),
+        );
         return None;
     }
     Some(written.value.0)
@@ -145,7 +168,9 @@ fn names<'d>(
     let items = written.map_or(&[][..], |written| &written.value.0);
     for item in items {
         let name = &item.value.0;
-        if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control() || c == ',') {
+        if name.is_empty()
+            || name.contains(|c: char| c.is_whitespace() || c.is_control() || c == ',')
+        {
             let message = format!("{} is not the name of a {what}", show(name));
             problems.add(Problem::new(message).at(item.place, "several are a list: `[ann, bob]`"));
         }
@@ -160,10 +185,12 @@ fn quota(document: &QueueDocument, problems: &mut Problems) -> BTreeMap<GpuModel
         let model = item.name.to_lowercase();
         if model.is_empty() || !model.chars().all(allowed) {
             let message = format!("{} is not a GPU model", show(&item.name));
-            problems.add(Problem::new(message).at(item.name_place, "expected a word such as `h100`"));
+            problems
+                .add(Problem::new(message).at(item.name_place, "expected a word such as `h100`"));
         } else if quota.insert(GpuModel(model.into()), item.value.0 as u64).is_some() {
             let message = format!("{} has two quotas", show(&item.name));
-            problems.add(Problem::new(message).at(item.name_place, "case does not count in models"));
+            problems
+                .add(Problem::new(message).at(item.name_place, "case does not count in models"));
         }
     }
     quota
@@ -178,7 +205,9 @@ fn check_cohort(document: &QueueDocument, problems: &mut Problems) {
             ("lend", document.lend.as_ref().map(|written| written.key)),
             (
                 "borrowed-time",
-                limits.and_then(|limits| limits.value.borrowed_time.as_ref()).map(|written| written.key),
+                limits
+                    .and_then(|limits| limits.value.borrowed_time.as_ref())
+                    .map(|written| written.key),
             ),
         ];
         for (name, key) in cohort {
@@ -265,9 +294,9 @@ fn backfill(document: &QueuesDocument, problems: &mut Problems) -> Backfill {
     }
     match rule {
         Some(BackfillRule::None) => Backfill::None,
-        Some(BackfillRule::Conservative) => {
-            Backfill::Conservative { depth: depth.map_or(DEFAULT_DEPTH, |depth| depth.value.0 as u32) }
-        }
+        Some(BackfillRule::Conservative) => Backfill::Conservative {
+            depth: depth.map_or(DEFAULT_DEPTH, |depth| depth.value.0 as u32),
+        },
         Some(BackfillRule::Easy) | None => Backfill::Easy,
     }
 }
@@ -288,7 +317,9 @@ fn default_queue(
     let near = nearest(name, leaves.iter().map(String::as_str));
     let hint = match near {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("write its whole path, such as `{}`", leaves.first().map_or("", String::as_str)),
+        None => {
+            format!("write its whole path, such as `{}`", leaves.first().map_or("", String::as_str))
+        }
     };
     problems.add(
         Problem::new("`default-queue` is not a leaf of this tree")
@@ -298,13 +329,14 @@ fn default_queue(
     None
 }
 
-/// Nominal GPUs per model that queues have together; complains where children were promised more than their
-/// parent has. A queue that sets none for a model has what its children have.
+/// Nominal GPUs per model that queues have together; complains where children were promised more
+/// than their parent has. A queue that sets none for a model has what its children have.
 fn promised(items: &[Item<Queue>], problems: &mut Problems) -> BTreeMap<String, i64> {
     let mut together: BTreeMap<String, i64> = BTreeMap::new();
     for item in items {
         let below = item.value.0.queues.as_ref();
-        let mut nominal = below.map_or_else(BTreeMap::new, |below| promised(&below.value.0, problems));
+        let mut nominal =
+            below.map_or_else(BTreeMap::new, |below| promised(&below.value.0, problems));
         for own in item.value.0.quota.iter().flat_map(|quota| &quota.value.0) {
             let children = nominal.insert(own.name.to_lowercase(), own.value.0).unwrap_or(0);
             if let Some(below) = below.filter(|_| children > own.value.0) {

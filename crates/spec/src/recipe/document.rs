@@ -1,5 +1,5 @@
-//! The fields of a recipe, and of a generator of Kueue's performance tests. Only their shape; what they mean together is judged
-//! beside.
+//! The fields of a recipe, and of a generator of Kueue's performance tests. Only their shape; what
+//! they mean together is judged beside.
 
 use std::borrow::Cow;
 
@@ -17,19 +17,22 @@ document! {
         "jobs" jobs: Whole<1, 100_000_000>,
         /// How long jobs are submitted, such as 7d.
         "length" length: Length,
-        /// When the first may be submitted: `2026-03-02T00:00:00Z`; without it the trace has no dates, and starts on a Monday.
+        /// When the first may be submitted: `2026-03-02T00:00:00Z`; without it the trace has no
+        /// dates, and starts on a Monday.
         "start" start: BeginTime,
         /// Mean time between two submits, such as 90s.
         "every" every: Length,
         /// `poisson`, where submits do not know of each other, or `regular`; poisson by default.
         "arrivals" arrivals: Text,
-        /// How busy each hour of the day is, from midnight UTC: 24 numbers, only their proportions count.
+        /// How busy each hour of the day is, from midnight UTC: 24 numbers, only their proportions
+        /// count.
         "hours" hours: Many<Whole<0, 1_000_000>>,
         /// How busy Saturday and Sunday are, in percent of other days; 100 by default.
         "weekend" weekend: Whole<0, 1_000>,
         /// How many users there are; 1 by default.
         "users" users: Whole<1, 100_000>,
-        /// How unequal they are: user k submits in proportion to 1/k^(skew/100). 100 by default, 0 makes them equal.
+        /// How unequal they are: user k submits in proportion to 1/k^(skew/100). 100 by default, 0
+        /// makes them equal.
         "skew" skew: Whole<0, 400>,
         /// What kinds of jobs there are.
         "classes" classes: Many<ClassDocument>,

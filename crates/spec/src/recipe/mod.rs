@@ -1,5 +1,5 @@
-//! Recipes for traces: text in, a checked recipe out. A recipe is ours, or a generator of Kueue's performance tests, which is told
-//! by its `cohorts`. Nothing is drawn here.
+//! Recipes for traces: text in, a checked recipe out. A recipe is ours, or a generator of Kueue's
+//! performance tests, which is told by its `cohorts`. Nothing is drawn here.
 
 mod document;
 
@@ -19,7 +19,8 @@ use document::{
 };
 
 const HOURS: usize = 24;
-/// Four days after the epoch, a Thursday, was a Monday: weekends fall where they do in a week that starts with one.
+/// Four days after the epoch, a Thursday, was a Monday: weekends fall where they do in a week that
+/// starts with one.
 const MONDAY: Time = Time(4 * 86_400_000);
 
 /// How a trace is made.
@@ -147,7 +148,10 @@ pub fn parse_recipe(source: &str, file: Option<&str>) -> Result<Recipe, Diagnost
 }
 
 /// A whole number as written, or what it is without being written.
-fn whole<const MIN: i64, const MAX: i64>(written: &Option<Located<Whole<MIN, MAX>>>, default: u64) -> u64 {
+fn whole<const MIN: i64, const MAX: i64>(
+    written: &Option<Located<Whole<MIN, MAX>>>,
+    default: u64,
+) -> u64 {
     written.as_ref().and_then(|written| u64::try_from(written.value.0).ok()).unwrap_or(default)
 }
 
@@ -162,8 +166,10 @@ fn mix(document: &MixDocument, problems: &mut Problems) -> Option<Mix> {
         );
     }
     if every.value.0 == Span(0) {
-        problems
-            .add(Problem::new("`every` is nothing").at(every.place, "expected a length of time above zero"));
+        problems.add(
+            Problem::new("`every` is nothing")
+                .at(every.place, "expected a length of time above zero"),
+        );
     }
     let regular = regular(document, problems);
     let (start, zero) = match document.start.as_ref().map(|start| start.value.0) {
@@ -195,8 +201,9 @@ fn regular(document: &MixDocument, problems: &mut Problems) -> bool {
         ("poisson", _) => false,
         ("regular", None) if document.weekend.is_none() => true,
         ("regular", hours) => {
-            let busy =
-                hours.or(document.weekend.as_ref().map(|weekend| weekend.key)).unwrap_or(written.place);
+            let busy = hours
+                .or(document.weekend.as_ref().map(|weekend| weekend.key))
+                .unwrap_or(written.place);
             problems.add(
                 Problem::new("arrivals that are regular have no busy hours")
                     .at(written.place, "the same time between all submits")
@@ -214,7 +221,10 @@ fn regular(document: &MixDocument, problems: &mut Problems) -> bool {
     }
 }
 
-fn hours(written: Option<&Located<Many<Whole<0, 1_000_000>>>>, problems: &mut Problems) -> Vec<u64> {
+fn hours(
+    written: Option<&Located<Many<Whole<0, 1_000_000>>>>,
+    problems: &mut Problems,
+) -> Vec<u64> {
     let Some(written) = written else { return vec![1; HOURS] };
     let hours: Vec<u64> = written.value.0.iter().map(|hour| hour.value.0.unsigned_abs()).collect();
     if hours.len() != HOURS || hours.iter().sum::<u64>() == 0 {
@@ -233,8 +243,9 @@ fn class(document: &ClassDocument, problems: &mut Problems) -> Option<Class> {
     if let Some(amount) = gpus {
         (gpu.devices, gpu.share) = (amount.devices, amount.share);
     }
-    gpu.models
-        .extend(document.gpu.iter().flat_map(|models| &models.value.0).map(|model| model.value.0.clone()));
+    gpu.models.extend(
+        document.gpu.iter().flat_map(|models| &models.value.0).map(|model| model.value.0.clone()),
+    );
     let requested = match (&document.requested, &document.overestimate) {
         (Some(fixed), Some(times)) => {
             problems.add(
@@ -282,13 +293,16 @@ fn lengths(written: &Located<Runtime>, problems: &mut Problems) -> Option<Length
         [from, to, median, p95, max].map(|span| span.as_ref().map(|span| span.value.0));
     let in_order = |low: Span, high: Span| Span(0) < low && low <= high;
     let lengths = match (from, to, median, p95, max) {
-        (Some(from), Some(to), None, None, None) if in_order(from, to) => Lengths::LogUniform(from, to),
+        (Some(from), Some(to), None, None, None) if in_order(from, to) => {
+            Lengths::LogUniform(from, to)
+        }
         (None, None, Some(median), Some(p95), max) if in_order(median, p95) => {
             Lengths::LogNormal(median, p95, max)
         }
         _ => {
             let label = "expected a shorter `from` and a longer `to`, or a `median` and a longer `p95`, with a `max` or without";
-            problems.add(Problem::new("`runtime` is not a range of lengths").at(written.place, label));
+            problems
+                .add(Problem::new("`runtime` is not a range of lengths").at(written.place, label));
             return None;
         }
     };
@@ -312,8 +326,12 @@ fn kueue(document: &KueueDocument) -> Vec<KueueQueue> {
 /// Named as Kueue's generator does (test/performance/scheduler/runner/generator, generateQueue).
 fn kueue_queues(document: &QueuesSetDocument, set: usize, cohort: &str) -> Vec<KueueQueue> {
     let class = document.class.as_ref().map_or("", |class| class.value.0.as_str());
-    let sets: Vec<KueueSet> =
-        document.sets.iter().flat_map(|sets| &sets.value.0).map(|item| kueue_set(&item.value)).collect();
+    let sets: Vec<KueueSet> = document
+        .sets
+        .iter()
+        .flat_map(|sets| &sets.value.0)
+        .map(|item| kueue_set(&item.value))
+        .collect();
     let queue = |number: u64| KueueQueue {
         name: format!("{class}-{set}-{number}-{cohort}").into(),
         sets: sets.clone(),
@@ -323,19 +341,20 @@ fn kueue_queues(document: &QueuesSetDocument, set: usize, cohort: &str) -> Vec<K
 
 /// Without a level of the topology, Kueue's generator makes one pod whatever the count says.
 fn kueue_set(document: &WorkloadsSetDocument) -> KueueSet {
-    let workloads = document.workloads.iter().flat_map(|workloads| &workloads.value.0).map(|item| {
-        let workload = &item.value;
-        let pods = if workload.level.is_some() { whole(&workload.pods, 1).max(1) } else { 1 };
-        let task = Resources {
-            gpu: GpuRequest::whole(u32::try_from(whole(&workload.devices, 0)).unwrap_or(0)),
-            cpus: workload.request.as_ref().map(|request| request.value.0).unwrap_or_default(),
-            ..Resources::default()
-        };
-        let class = workload.class.as_ref().map_or("", |class| class.value.0.as_str());
-        let runtime = Span(whole(&workload.runtime_ms, 0));
-        let priority = workload.priority.as_ref().map_or(0, |priority| priority.value.0 as i32);
-        (class.into(), u32::try_from(pods).unwrap_or(u32::MAX), task, runtime, priority)
-    });
+    let workloads =
+        document.workloads.iter().flat_map(|workloads| &workloads.value.0).map(|item| {
+            let workload = &item.value;
+            let pods = if workload.level.is_some() { whole(&workload.pods, 1).max(1) } else { 1 };
+            let task = Resources {
+                gpu: GpuRequest::whole(u32::try_from(whole(&workload.devices, 0)).unwrap_or(0)),
+                cpus: workload.request.as_ref().map(|request| request.value.0).unwrap_or_default(),
+                ..Resources::default()
+            };
+            let class = workload.class.as_ref().map_or("", |class| class.value.0.as_str());
+            let runtime = Span(whole(&workload.runtime_ms, 0));
+            let priority = workload.priority.as_ref().map_or(0, |priority| priority.value.0 as i32);
+            (class.into(), u32::try_from(pods).unwrap_or(u32::MAX), task, runtime, priority)
+        });
     KueueSet {
         count: whole(&document.count, 0),
         interval: Span(whole(&document.interval_ms, 0)),

@@ -1,5 +1,5 @@
-//! Tables in text: a header that names the columns, then a row a line. Columns are found by name, in whatever order they stand;
-//! those that nobody asks for are passed over. It knows no format.
+//! Tables in text: a header that names the columns, then a row a line. Columns are found by name,
+//! in whatever order they stand; those that nobody asks for are passed over. It knows no format.
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
@@ -15,7 +15,8 @@ pub(super) type ReadRow = fn(&Row<'_>, &mut Names) -> Result<Option<TraceJob>, S
 pub(super) struct Layout {
     /// Between fields.
     pub(super) separator: u8,
-    /// Columns that are read, in the order of [`Row::fields`]; a table may have them in another one.
+    /// Columns that are read, in the order of [`Row::fields`]; a table may have them in another
+    /// one.
     pub(super) columns: &'static [&'static str],
     /// Columns without which nothing can be read.
     pub(super) needed: &'static [&'static str],
@@ -28,7 +29,8 @@ pub(super) struct Layout {
 pub(super) struct Table {
     layout: Layout,
     splitter: Splitter,
-    /// What every field of a row is, among the columns of the layout; `None` for those that nobody asks for.
+    /// What every field of a row is, among the columns of the layout; `None` for those that nobody
+    /// asks for.
     header: Option<Vec<Option<usize>>>,
 }
 
@@ -47,7 +49,11 @@ impl Table {
     }
 
     /// The next line.
-    pub(super) fn read(&mut self, text: &str, names: &mut Names) -> Result<Option<TraceJob>, Wrong> {
+    pub(super) fn read(
+        &mut self,
+        text: &str,
+        names: &mut Names,
+    ) -> Result<Option<TraceJob>, Wrong> {
         if text.starts_with('#') || text.chars().all(char::is_whitespace) {
             return Ok(None);
         }
@@ -55,7 +61,8 @@ impl Table {
             self.header = Some(self.header_of(text)?);
             return Ok(None);
         };
-        let (mut count, mut row) = (0, Row { columns: self.layout.columns, texts: [None; MAX_COLUMNS] });
+        let (mut count, mut row) =
+            (0, Row { columns: self.layout.columns, texts: [None; MAX_COLUMNS] });
         let each = |field| {
             if let Some(Some(column)) = header.get(count) {
                 row.texts[*column] = given(field);
@@ -64,7 +71,10 @@ impl Table {
         };
         self.splitter.split(text, each).map_err(Wrong::Row)?;
         if count != header.len() {
-            return Err(Wrong::Row(format!("{count} fields where the header has {}", header.len())));
+            return Err(Wrong::Row(format!(
+                "{count} fields where the header has {}",
+                header.len()
+            )));
         }
         (self.layout.read)(&row, names).map_err(Wrong::Row)
     }
@@ -78,7 +88,8 @@ impl Table {
             return Err(Wrong::Column(name));
         }
         let first = |at| !names[..at].contains(&names[at]);
-        let column = |at| columns.iter().position(|column| *column == names[at]).filter(|_| first(at));
+        let column =
+            |at| columns.iter().position(|column| *column == names[at]).filter(|_| first(at));
         Ok((0..names.len()).map(column).collect())
     }
 }
@@ -116,13 +127,21 @@ impl<'a> Field<'a> {
     }
 
     /// A field as `read` reads it.
-    pub(super) fn value<T>(self, what: &str, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, String> {
+    pub(super) fn value<T>(
+        self,
+        what: &str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, String> {
         let Some(text) = self.text else { return Ok(None) };
         read(text).map(Some).ok_or_else(|| self.bad(what))
     }
 
     /// A field as `read` reads it, that cannot be missing.
-    pub(super) fn needed_value<T>(self, what: &str, read: impl Fn(&str) -> Option<T>) -> Result<T, String> {
+    pub(super) fn needed_value<T>(
+        self,
+        what: &str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, String> {
         read(self.needed()?).ok_or_else(|| self.bad(what))
     }
 
@@ -158,8 +177,8 @@ impl Splitter {
 
     /// Hands every field of a line to `each`; none of a line that cannot be split.
     fn split<'t>(&'t mut self, text: &'t str, mut each: impl FnMut(&'t str)) -> Result<(), String> {
-        // Most lines have nothing in them that is not as it seems. All bytes are looked at without a way out of the loop, which
-        // the compiler makes sixteen at a time of.
+        // Most lines have nothing in them that is not as it seems. All bytes are looked at without
+        // a way out of the loop, which the compiler makes sixteen at a time of.
         let quote = if self.separator == b',' { b'"' } else { b'\n' };
         let is_special = |byte| (byte == quote) | (byte == b'\r') | (byte == b'\n');
         let has_special = text.bytes().fold(false, |found, byte| found | is_special(byte));
@@ -177,13 +196,18 @@ impl Splitter {
         Ok(())
     }
 
-    fn split_special<'t>(&'t mut self, text: &str, mut each: impl FnMut(&'t str)) -> Result<(), String> {
+    fn split_special<'t>(
+        &'t mut self,
+        text: &str,
+        mut each: impl FnMut(&'t str),
+    ) -> Result<(), String> {
         // No field grows, and there are at most as many as separators allow.
         let separators = text.bytes().filter(|byte| *byte == self.separator).count();
         self.bytes.resize(text.len() + 1, 0);
         self.ends.resize(separators + 2, 0);
         self.reader.reset();
-        let (row, _, bytes, ends) = self.reader.read_record(text.as_bytes(), &mut self.bytes, &mut self.ends);
+        let (row, _, bytes, ends) =
+            self.reader.read_record(text.as_bytes(), &mut self.bytes, &mut self.ends);
         if row != ReadRecordResult::InputEmpty {
             return Err("a line end in the middle of the line".to_owned());
         }
@@ -192,8 +216,8 @@ impl Splitter {
         if row != ReadRecordResult::Record {
             return Err("a quote is not closed on its line".to_owned());
         }
-        let plain =
-            std::str::from_utf8(&self.bytes[..bytes + more_bytes]).map_err(|_| "not text".to_owned())?;
+        let plain = std::str::from_utf8(&self.bytes[..bytes + more_bytes])
+            .map_err(|_| "not text".to_owned())?;
         let mut start = 0;
         for end in &self.ends[..ends + more] {
             each(&plain[start..*end]);

@@ -1,4 +1,5 @@
-//! Which formats there are, by the names that users give, and which of them a text looks like. It must not read rows.
+//! Which formats there are, by the names that users give, and which of them a text looks like. It
+//! must not read rows.
 
 use super::csv::Layout;
 use super::{helios, muster, openb, philly, slurm};
@@ -52,15 +53,16 @@ impl TraceFormat {
         ("kubernetes", TraceFormat::Kubernetes),
     ];
 
-    /// Its jobs say of what tasks they are made. Else they say how many processors or GPUs they had in all, and at best on how many
-    /// nodes.
+    /// Its jobs say of what tasks they are made. Else they say how many processors or GPUs they had
+    /// in all, and at best on how many nodes.
     #[must_use]
     pub fn names_tasks(self) -> bool {
         matches!(self, TraceFormat::Csv | TraceFormat::Openb | TraceFormat::Kubernetes)
     }
 
-    /// The format that the first lines of a text are in; `None` when they are in none of them. A table that lacks a column, but
-    /// has most of those that a format needs, is taken for it, so that reading it can say which.
+    /// The format that the first lines of a text are in; `None` when they are in none of them. A
+    /// table that lacks a column, but has most of those that a format needs, is taken for it, so
+    /// that reading it can say which.
     #[must_use]
     pub fn detect(head: &[&str]) -> Option<Self> {
         let mut lines = head.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
@@ -71,13 +73,16 @@ impl TraceFormat {
             return found.min_by_key(|(at, _)| *at).map(|(_, format)| format);
         }
         let words = first.split_ascii_whitespace();
-        if first.starts_with(';') || words.take(18).filter(|word| word.parse::<f64>().is_ok()).count() == 18 {
+        if first.starts_with(';')
+            || words.take(18).filter(|word| word.parse::<f64>().is_ok()).count() == 18
+        {
             return Some(Self::Swf);
         }
         let header = lines.find(|line| !line.starts_with('#'))?;
         let tables = Self::ALL.iter().filter_map(|(_, format)| Some((*format, format.layout()?)));
         let fit = tables.map(|(format, layout)| {
-            let columns: Vec<&str> = header.split(char::from(layout.separator)).map(str::trim).collect();
+            let columns: Vec<&str> =
+                header.split(char::from(layout.separator)).map(str::trim).collect();
             let present = layout.needed.iter().filter(|name| columns.contains(name)).count();
             (present * 100 / layout.needed.len(), present, format)
         });
@@ -120,12 +125,14 @@ mod tests {
         check("# made by\nid,submit,runtime", Some("csv"));
         check("timestamp,duration,num_gpus,gpu_time,cluster", Some("philly"));
         check("[\n{\"status\": \"Pass\", \"vc\": \"a\", \"attempts\": []", Some("philly-json"));
-        let helios =
-            "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue";
+        let helios = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue";
         check(helios, Some("helios"));
         check(&helios.replace("gpu_num,", ""), Some("helios"));
         check(&helios.replace("vc", "type"), Some("acme"));
-        check("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,creation_time", Some("openb"));
+        check(
+            "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,creation_time",
+            Some("openb"),
+        );
         check("JobID|State|Submit|Elapsed", Some("sacct"));
         check("{\"meta\": {\"Slurm\": {}}, \"jobs\": [", Some("sacct-json"));
         check("{\n  \"apiVersion\": \"v1\",\n  \"items\": [", Some("kubernetes"));

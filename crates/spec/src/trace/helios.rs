@@ -1,6 +1,7 @@
-//! The traces of Helios (Hu et al., SC 2021) and of Acme (Hu et al., NSDI 2024): tables that were made from Slurm's accounting,
-//! and for Acme's cluster Kalos from that of Kubernetes. They do not have time limits. Helios writes dates without a zone, which
-//! are taken for UTC; Acme writes the offset.
+//! The traces of Helios (Hu et al., SC 2021) and of Acme (Hu et al., NSDI 2024): tables that were
+//! made from Slurm's accounting, and for Acme's cluster Kalos from that of Kubernetes. They do not
+//! have time limits. Helios writes dates without a zone, which are taken for UTC; Acme writes the
+//! offset.
 
 use muster_model::Bytes;
 
@@ -9,7 +10,8 @@ use super::csv::{Layout, Row};
 use super::names::Names;
 use super::value::{Held, count, ended, instant, seconds};
 
-/// `job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue`; the last is a wait.
+/// `job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue`;
+/// the last is a wait.
 pub(super) const HELIOS: Layout = Layout {
     separator: b',',
     columns: &columns("vc"),
@@ -17,8 +19,9 @@ pub(super) const HELIOS: Layout = Layout {
     read: row,
 };
 
-/// `job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time`; of Kalos with
-/// `mem_per_pod_GB` and more. The kind of work, `type`, stands in for the queue, which is not recorded.
+/// `job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time`;
+/// of Kalos with `mem_per_pod_GB` and more. The kind of work, `type`, stands in for the queue,
+/// which is not recorded.
 pub(super) const ACME: Layout = Layout {
     separator: b',',
     columns: &columns("type"),

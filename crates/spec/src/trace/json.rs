@@ -1,5 +1,5 @@
-//! Cuts a list in JSON into its objects, so that it may be larger than memory: the list at the top, or one under a name. What
-//! stands in an object is not looked at here.
+//! Cuts a list in JSON into its objects, so that it may be larger than memory: the list at the top,
+//! or one under a name. What stands in an object is not looked at here.
 
 use serde::de::DeserializeOwned;
 
@@ -46,7 +46,8 @@ impl Objects {
         }
     }
 
-    /// Takes a line, and hands every object that ends in it to `found`, with the line on which it began.
+    /// Takes a line, and hands every object that ends in it to `found`, with the line on which it
+    /// began.
     pub(super) fn read(
         &mut self,
         line: u64,
@@ -84,7 +85,9 @@ impl Objects {
     pub(super) fn finish(&self) -> Result<(), String> {
         match (self.list, self.depth) {
             (_, 1..) => Err("it ends in the middle of the list".to_owned()),
-            (None, 0) => Err(format!("there is no list in it, neither at the top nor as `{}`", self.under)),
+            (None, 0) => {
+                Err(format!("there is no list in it, neither at the top nor as `{}`", self.under))
+            }
             (Some(_), 0) => Ok(()),
         }
     }
@@ -99,7 +102,9 @@ impl Objects {
             (Text::Escaped, _) => self.text = Text::Inside,
             (Text::Inside, b'\\') => self.text = Text::Escaped,
             (Text::Inside, b'"') => self.text = Text::Outside,
-            (Text::Inside, _) if self.depth == 1 && self.list.is_none() => self.name.push(char::from(byte)),
+            (Text::Inside, _) if self.depth == 1 && self.list.is_none() => {
+                self.name.push(char::from(byte))
+            }
             (Text::Inside, _) => {}
             (Text::Outside, b'"') => {
                 self.text = Text::Inside;
@@ -118,7 +123,8 @@ impl Objects {
         match byte {
             b'{' | b'[' => {
                 self.depth += 1;
-                let is_list = byte == b'[' && (self.depth == 1 || self.depth == 2 && self.name == self.under);
+                let is_list =
+                    byte == b'[' && (self.depth == 1 || self.depth == 2 && self.name == self.under);
                 if is_list && self.list.is_none() {
                     self.list = Some(self.depth);
                 }
@@ -127,7 +133,8 @@ impl Objects {
                 if self.list == Some(self.depth) && byte == b']' {
                     self.is_over = true;
                 }
-                self.depth = self.depth.checked_sub(1).ok_or("a bracket closes what was never opened")?;
+                self.depth =
+                    self.depth.checked_sub(1).ok_or("a bracket closes what was never opened")?;
             }
         }
         Ok(())
@@ -151,8 +158,8 @@ mod tests {
         let mut objects = Objects::new("items");
         let mut all = Vec::new();
         for (line, text) in (1..).zip(text.lines()) {
-            let result =
-                objects.read(line, text, &mut |line, object| all.push((line, object.replace('\n', ""))));
+            let result = objects
+                .read(line, text, &mut |line, object| all.push((line, object.replace('\n', ""))));
             if result.is_err() {
                 return (all, result);
             }

@@ -1,5 +1,6 @@
-//! Traces: what jobs were submitted somewhere, when, and how long they really ran. One module per format; all of them end in
-//! [`TraceJob`]. Text is handed in line by line, so that a trace may be larger than memory; nothing here opens a file.
+//! Traces: what jobs were submitted somewhere, when, and how long they really ran. One module per
+//! format; all of them end in [`TraceJob`]. Text is handed in line by line, so that a trace may be
+//! larger than memory; nothing here opens a file.
 
 mod csv;
 mod format;
@@ -44,7 +45,8 @@ pub struct TraceJob {
     pub user: Option<Arc<str>>,
     /// The queue, partition or virtual cluster that it was submitted to.
     pub queue: Option<Arc<str>>,
-    /// Higher goes first; 0 where the trace does not say, or says it in numbers that only its own scheduler understands.
+    /// Higher goes first; 0 where the trace does not say, or says it in numbers that only its own
+    /// scheduler understands.
     pub priority: i32,
     /// How it ended.
     pub ended: Ended,

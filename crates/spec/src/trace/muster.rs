@@ -1,5 +1,6 @@
-//! This project's own table, read and written: what a trace can say, one job a line, in units that nobody must guess. It is what
-//! generators write and what is given away after redaction. docs/traces.md has its columns.
+//! This project's own table, read and written: what a trace can say, one job a line, in units that
+//! nobody must guess. It is what generators write and what is given away after redaction.
+//! docs/traces.md has its columns.
 
 use std::fmt::Write as _;
 
@@ -13,7 +14,8 @@ use super::value::{count, instant, seconds};
 use super::{Ended, TraceJob};
 use crate::quantity::{parse_bytes, parse_cpus, parse_span};
 
-/// Only the submit time is needed; a column that is missing, or a field that is empty, says that the trace does not know.
+/// Only the submit time is needed; a column that is missing, or a field that is empty, says that
+/// the trace does not know.
 pub(super) const TABLE: Layout = Layout {
     separator: b',',
     columns: &[
@@ -41,8 +43,7 @@ const ENDED: [(&str, Ended); 3] =
     [("completed", Ended::Completed), ("failed", Ended::Failed), ("cancelled", Ended::Cancelled)];
 
 /// The first line of the table.
-pub const TRACE_HEADER: &str =
-    "id,submit,runtime,requested,tasks,cpus,memory,gpus,gpu_share,models,user,queue,ended,priority\n";
+pub const TRACE_HEADER: &str = "id,submit,runtime,requested,tasks,cpus,memory,gpus,gpu_share,models,user,queue,ended,priority\n";
 
 fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
     let [
@@ -63,7 +64,8 @@ fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
     ] = row.fields();
     let span = |text: &str| seconds(text).or_else(|| parse_span(text).ok());
     let bytes = |text: &str| text.parse().ok().map(Bytes).or_else(|| parse_bytes(text).ok());
-    let tasks = tasks.value("a number of tasks from 1 on", |text| count(text).filter(|n| *n > 0))?;
+    let tasks =
+        tasks.value("a number of tasks from 1 on", |text| count(text).filter(|n| *n > 0))?;
     let models = models.text.map(|text| text.split('|').map(GpuModel::from).collect());
     let gpu = GpuRequest {
         devices: gpus.value("a number of GPUs", count)?.unwrap_or(0),
@@ -71,7 +73,9 @@ fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
         models: models.unwrap_or_default(),
     };
     if gpu.devices > 0 && gpu.share.0 > 0 {
-        return Err("`gpus` and `gpu_share` are both given: whole GPUs, or a share of one".to_owned());
+        return Err(
+            "`gpus` and `gpu_share` are both given: whole GPUs, or a share of one".to_owned()
+        );
     }
     let end = |text: &str| ENDED.iter().find(|(name, _)| *name == text).map(|(_, ended)| *ended);
     Ok(Some(TraceJob {
@@ -114,9 +118,12 @@ pub fn write_trace_job(job: &TraceJob) -> String {
     }
     let models: Vec<&str> = gpu.models.iter().map(GpuModel::as_str).collect();
     let ended = ENDED.iter().find(|(_, ended)| *ended == job.ended).map_or("", |(name, _)| name);
-    for word in
-        [&models.join("|"), job.user.as_deref().unwrap_or(""), job.queue.as_deref().unwrap_or(""), ended]
-    {
+    for word in [
+        &models.join("|"),
+        job.user.as_deref().unwrap_or(""),
+        job.queue.as_deref().unwrap_or(""),
+        ended,
+    ] {
         text.push(',');
         text.push_str(&field(word));
     }

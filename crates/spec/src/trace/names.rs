@@ -1,11 +1,13 @@
-//! Names that stand in row after row, of users and queues: a long trace has few of them, and does not hold each once a row.
+//! Names that stand in row after row, of users and queues: a long trace has few of them, and does
+//! not hold each once a row.
 
 use std::sync::Arc;
 
 /// So many names are remembered; sites have some hundreds of users.
 const SLOTS: usize = 256;
 
-/// Names that came last. One that comes again is the same text in memory, unless another took its slot.
+/// Names that came last. One that comes again is the same text in memory, unless another took its
+/// slot.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     slots: Vec<Arc<str>>,
@@ -17,7 +19,8 @@ impl Names {
     }
 
     pub(super) fn shared(&mut self, name: &str) -> Arc<str> {
-        let hash = name.bytes().fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+        let hash =
+            name.bytes().fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
         let slot = &mut self.slots[hash as usize % SLOTS];
         if **slot != *name {
             *slot = name.into();

@@ -1,5 +1,5 @@
-//! The lists of the openb trace (Alibaba, cluster-trace-gpu-v2023): pods with whole GPUs or a share of one, nodes with GPUs
-//! of one model, and the order in which an experiment submits the pods.
+//! The lists of the openb trace (Alibaba, cluster-trace-gpu-v2023): pods with whole GPUs or a share
+//! of one, nodes with GPUs of one model, and the order in which an experiment submits the pods.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use super::names::Names;
 use super::value::{count, ended, instant};
 use super::{RowError, TraceJob};
 
-/// `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time`; lists that
-/// were drawn from the first have no times, and all their pods are there from the start.
+/// `name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time`;
+/// lists that were drawn from the first have no times, and all their pods are there from the start.
 pub(super) const TABLE: Layout = Layout {
     separator: b',',
     columns: &[
@@ -38,7 +38,8 @@ const NODE_COLUMNS: usize = 5;
 const COPY: &str = "-tuned-";
 
 fn pod(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
-    let [name, cpus, memory, gpus, milli, models, qos, phase, created, deleted, scheduled] = row.fields();
+    let [name, cpus, memory, gpus, milli, models, qos, phase, created, deleted, scheduled] =
+        row.fields();
     let started = scheduled.value("seconds", instant)?;
     let deleted = deleted.value("seconds", instant)?;
     let devices = gpus.needed_value("a number of GPUs", count)?;
@@ -52,7 +53,8 @@ fn pod(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
         tasks: 1,
         task: Resources {
             gpu: request(devices, milli, models.text.unwrap_or_default())?,
-            cpus: cpus.needed_value("thousandths of CPUs", |text| text.parse().ok().map(CpuMilli))?,
+            cpus: cpus
+                .needed_value("thousandths of CPUs", |text| text.parse().ok().map(CpuMilli))?,
             memory: mebibytes(mib),
             ..Resources::default()
         },
@@ -65,7 +67,8 @@ fn pod(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
 
 /// What a pod asks of GPUs. Of one GPU it may ask for thousandths; of several it has each whole.
 fn request(devices: u32, milli: u32, models: &str) -> Result<GpuRequest, String> {
-    let models: Vec<GpuModel> = models.split('|').filter(|model| !model.is_empty()).map(model_of).collect();
+    let models: Vec<GpuModel> =
+        models.split('|').filter(|model| !model.is_empty()).map(model_of).collect();
     match (devices, milli) {
         (0, _) => Ok(GpuRequest::default()),
         (_, 1000) => Ok(GpuRequest { devices, share: GpuMilli(0), models }),
@@ -103,7 +106,11 @@ fn node(text: &str) -> Result<Option<NodeSpec>, String> {
     let fields: Vec<&str> = text.split(',').map(str::trim).collect();
     let [name, cpus, memory, gpus, model] = fields[..] else {
         let is_empty = text.trim().is_empty();
-        return if is_empty { Ok(None) } else { Err(format!("{} columns of {NODE_COLUMNS}", fields.len())) };
+        return if is_empty {
+            Ok(None)
+        } else {
+            Err(format!("{} columns of {NODE_COLUMNS}", fields.len()))
+        };
     };
     if name == "sn" {
         return Ok(None);
@@ -136,8 +143,8 @@ fn node(text: &str) -> Result<Option<NodeSpec>, String> {
     }))
 }
 
-/// The pod that a line of an arrival order stands for: its own name, or that of the pod it is a copy of. `None` for empty
-/// lines.
+/// The pod that a line of an arrival order stands for: its own name, or that of the pod it is a
+/// copy of. `None` for empty lines.
 #[must_use]
 pub fn arriving_pod(line: &str) -> Option<&str> {
     let line = line.trim();
@@ -185,13 +192,17 @@ mod tests {
             assert_eq!((job.submit, job.runtime), (Time(100_000), Some(Span(50_000))));
             assert_eq!((job.queue.as_deref(), job.ended), (Some("LS"), Ended::Unknown));
         };
-        let models = |names: &[&str]| names.iter().map(|name| GpuModel::from(*name)).collect::<Vec<_>>();
+        let models =
+            |names: &[&str]| names.iter().map(|name| GpuModel::from(*name)).collect::<Vec<_>>();
         check("0,0,", GpuRequest::default());
         check("1,1000,", GpuRequest::whole(1));
         check("8,1000,G2", GpuRequest { models: models(&["g2"]), ..GpuRequest::whole(8) });
         let share = GpuRequest { share: GpuMilli(460), ..GpuRequest::default() };
         check("1,460,", share.clone());
-        check("1,460,V100M16|V100M32", GpuRequest { models: models(&["v100m16", "v100m32"]), ..share });
+        check(
+            "1,460,V100M16|V100M32",
+            GpuRequest { models: models(&["v100m16", "v100m32"]), ..share },
+        );
     }
 
     #[test]
@@ -204,9 +215,13 @@ mod tests {
 
     #[test]
     fn a_row_that_is_none_says_why() {
-        let check = |text: &str, expected: &str| assert_eq!(read(text).unwrap_err(), expected, "{text}");
+        let check =
+            |text: &str, expected: &str| assert_eq!(read(text).unwrap_err(), expected, "{text}");
         check(",6000,1,0,0,,LS,Running,1,2,3", "line 2: `name` is missing");
-        check("pod-1,six,1,0,0,,LS,Running,1,2,3", "line 2: `cpu_milli` is `six`, not thousandths of CPUs");
+        check(
+            "pod-1,six,1,0,0,,LS,Running,1,2,3",
+            "line 2: `cpu_milli` is `six`, not thousandths of CPUs",
+        );
         check(
             "pod-1,6000,1,2,500,,LS,Running,1,2,3",
             "line 2: `num_gpu` is 2 and `gpu_milli` is 500: neither whole GPUs nor a share of one",

@@ -1,5 +1,6 @@
-//! The Philly trace of Microsoft (Jeon et al., ATC 2019): the job log as it was published, in JSON, and the table that the
-//! simulators of Pollux and Sia made of it. Times carry no zone and are taken for UTC.
+//! The Philly trace of Microsoft (Jeon et al., ATC 2019): the job log as it was published, in JSON,
+//! and the table that the simulators of Pollux and Sia made of it. Times carry no zone and are
+//! taken for UTC.
 
 use serde::Deserialize;
 
@@ -10,7 +11,8 @@ use super::names::Names;
 use super::value::{Held, MAX_COUNT, ended, given, instant, seconds};
 use super::{Ended, TraceJob};
 
-/// `timestamp,duration,num_gpus,gpu_time,cluster`: the last is the virtual cluster. There is no user, and no id.
+/// `timestamp,duration,num_gpus,gpu_time,cluster`: the last is the virtual cluster. There is no
+/// user, and no id.
 pub(super) const TABLE: Layout = Layout {
     separator: b',',
     columns: &["job_id", "timestamp", "duration", "num_gpus", "user", "cluster"],
@@ -62,12 +64,16 @@ struct Server {
     gpus: Vec<String>,
 }
 
-/// A job of the log. Its runtime is that of all attempts together, without the gaps between them; unknown when one of them did
-/// not end. Its GPUs are those of the last attempt that held some, one task per server where the servers gave equally many.
+/// A job of the log. Its runtime is that of all attempts together, without the gaps between them;
+/// unknown when one of them did not end. Its GPUs are those of the last attempt that held some, one
+/// task per server where the servers gave equally many.
 pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
     let job: Job = super::json::parse(text)?;
-    let submitted = job.submitted_time.as_deref().and_then(given).ok_or("`submitted_time` is missing")?;
-    let date = |text: &str| instant(text).ok_or_else(|| format!("`{}` is no date", super::csv::shown(text)));
+    let submitted =
+        job.submitted_time.as_deref().and_then(given).ok_or("`submitted_time` is missing")?;
+    let date = |text: &str| {
+        instant(text).ok_or_else(|| format!("`{}` is no date", super::csv::shown(text)))
+    };
     let mut runtime = (!job.attempts.is_empty()).then_some(Span(0));
     for attempt in &job.attempts {
         let at = |text: &Option<String>| text.as_deref().and_then(given).map(date).transpose();
@@ -75,8 +81,10 @@ pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
         let ran = at(&attempt.start_time)?.zip(at(&attempt.end_time)?).map(span);
         runtime = runtime.zip(ran).map(|(sum, ran)| sum + ran);
     }
-    let servers = job.attempts.iter().rev().map(|attempt| &attempt.detail).find(|detail| !detail.is_empty());
-    let counts: Vec<usize> = servers.into_iter().flatten().map(|server| server.gpus.len()).collect();
+    let servers =
+        job.attempts.iter().rev().map(|attempt| &attempt.detail).find(|detail| !detail.is_empty());
+    let counts: Vec<usize> =
+        servers.into_iter().flatten().map(|server| server.gpus.len()).collect();
     let gpus = u32::try_from(counts.iter().sum::<usize>()).unwrap_or(MAX_COUNT).min(MAX_COUNT);
     let even = counts.windows(2).all(|pair| pair[0] == pair[1]);
     let nodes = u32::try_from(counts.len()).ok().filter(|_| even);
@@ -118,7 +126,8 @@ mod tests {
 
     #[test]
     fn a_job_of_the_log_ran_for_all_its_attempts() {
-        let servers = r#"[{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0", "gpu1"]}]"#;
+        let servers =
+            r#"[{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0", "gpu1"]}]"#;
         let text = format!(
             r#"[{{"status": "Killed", "vc": "v", "jobid": "application_1", "user": "u",
                 "submitted_time": "2017-10-07 01:00:00", "attempts": [

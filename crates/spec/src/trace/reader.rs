@@ -1,5 +1,5 @@
-//! Hands the lines of a trace to the module of its format, and counts them. A row that cannot be read is an answer like
-//! another: whoever asked decides whether to go on.
+//! Hands the lines of a trace to the module of its format, and counts them. A row that cannot be
+//! read is an answer like another: whoever asked decides whether to go on.
 
 use muster_model::Time;
 
@@ -70,8 +70,9 @@ impl TraceReader {
         Self { format, rows, line: 0, jobs: 0, header: swf::Header::default(), names: Names::new() }
     }
 
-    /// Takes the next line, without its end, and hands every job that is complete with it to `found`: none for comments,
-    /// headers and empty lines; one or several where a format has them. Jobs that cannot be read are handed over as errors.
+    /// Takes the next line, without its end, and hands every job that is complete with it to
+    /// `found`: none for comments, headers and empty lines; one or several where a format has them.
+    /// Jobs that cannot be read are handed over as errors.
     ///
     /// # Errors
     /// Nothing of this trace can be read in this format.
@@ -124,7 +125,10 @@ impl TraceReader {
     ///
     /// # Errors
     /// Nothing of this trace can be read in this format, or it is cut off.
-    pub fn finish(&mut self, found: &mut dyn FnMut(Result<TraceJob, RowError>)) -> Result<(), TraceRefusal> {
+    pub fn finish(
+        &mut self,
+        found: &mut dyn FnMut(Result<TraceJob, RowError>),
+    ) -> Result<(), TraceRefusal> {
         let end = match &mut self.rows {
             Rows::Swf | Rows::Table(_) => Ok(()),
             Rows::Objects(objects, _) => objects.finish(),
@@ -142,7 +146,8 @@ impl TraceReader {
         self.header.procs
     }
 
-    /// The trace's zero since the epoch, where its header said so; other traces count from the epoch, or nobody knows.
+    /// The trace's zero since the epoch, where its header said so; other traces count from the
+    /// epoch, or nobody knows.
     #[must_use]
     pub fn zero(&self) -> Option<Time> {
         self.header.zero

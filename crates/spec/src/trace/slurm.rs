@@ -1,6 +1,7 @@
-//! What `sacct` prints of ended and waiting jobs: with `--parsable2`, a table of the columns that were asked for, and with
-//! `--json`. Dates of the table are those of the cluster and carry no zone: they are taken for UTC (`SLURM_TIME_FORMAT=%s` has
-//! sacct print seconds since the epoch). A job holds what it was given, or what it asked for where it never ran.
+//! What `sacct` prints of ended and waiting jobs: with `--parsable2`, a table of the columns that
+//! were asked for, and with `--json`. Dates of the table are those of the cluster and carry no
+//! zone: they are taken for UTC (`SLURM_TIME_FORMAT=%s` has sacct print seconds since the epoch). A
+//! job holds what it was given, or what it asked for where it never ran.
 
 use muster_model::node::GpuModel;
 use muster_model::{Bytes, Span};
@@ -11,8 +12,8 @@ use super::names::Names;
 use super::value::{Held, count, ended, instant, seconds};
 use crate::quantity::{parse_bytes, parse_slurm_span};
 
-/// `JobID`, `Submit`, `State` and one of `Elapsed` and `ElapsedRaw`; `AllocTRES` or `ReqTRES` for GPUs. Steps of a job are
-/// passed over.
+/// `JobID`, `Submit`, `State` and one of `Elapsed` and `ElapsedRaw`; `AllocTRES` or `ReqTRES` for
+/// GPUs. Steps of a job are passed over.
 pub(super) const TABLE: Layout = Layout {
     separator: b'|',
     columns: &[
@@ -63,7 +64,8 @@ fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
         return Ok(None);
     }
     let state = state.needed()?;
-    let is_over = !["PENDING", "RUNNING", "SUSPENDED", "REQUEUED"].iter().any(|word| state.starts_with(word));
+    let is_over =
+        !["PENDING", "RUNNING", "SUSPENDED", "REQUEUED"].iter().any(|word| state.starts_with(word));
 
     // 1. Times. Without a start the job was over before it ran.
     let started = start.text.is_some();
@@ -72,13 +74,15 @@ fn row(row: &Row<'_>, names: &mut Names) -> Result<Option<TraceJob>, String> {
     let runtime = raw.or(clock).filter(|span| is_over && (started || span.0 > 0));
     let limit = limit.text.and_then(|text| parse_slurm_span(text).ok());
     let limit_minutes = limit_minutes.text.and_then(|text| text.parse::<u64>().ok());
-    let requested = limit.or(limit_minutes.map(|minutes| Span::from_secs(minutes.saturating_mul(60))));
+    let requested =
+        limit.or(limit_minutes.map(|minutes| Span::from_secs(minutes.saturating_mul(60))));
 
     // 2. What it holds.
     let asked = asked.text.map(tres).unwrap_or_default();
     let given = given.text.map(tres).unwrap_or_default();
     let column = |field: Field<'_>| field.value("a number", count);
-    let cpus = column(alloc_cpus)?.or(column(ncpus)?).filter(|cpus| *cpus > 0).or(column(req_cpus)?);
+    let cpus =
+        column(alloc_cpus)?.or(column(ncpus)?).filter(|cpus| *cpus > 0).or(column(req_cpus)?);
     let nodes = column(nnodes)?.or(column(alloc_nodes)?).filter(|nodes| *nodes > 0);
     let held = if given.cpus > 0 || given.gpus > 0 { &given } else { &asked };
     let held = Held {
@@ -114,7 +118,8 @@ pub(super) struct Tres {
 }
 
 impl Tres {
-    /// Adds a GRES of GPUs: `gpu` counts all of them, `gpu:h100` those of a model, which are among them.
+    /// Adds a GRES of GPUs: `gpu` counts all of them, `gpu:h100` those of a model, which are among
+    /// them.
     pub(super) fn gpu(&mut self, name: &str, number: u32) {
         match name.split_once(':') {
             None => self.gpus = number,
@@ -154,8 +159,7 @@ mod tests {
     use super::super::{Ended, TraceFormat, tests::jobs};
     use super::*;
 
-    const HEADER: &str =
-        "JobID|User|Partition|State|Submit|Start|Elapsed|Timelimit|NNodes|AllocCPUS|ReqTRES|AllocTRES\n";
+    const HEADER: &str = "JobID|User|Partition|State|Submit|Start|Elapsed|Timelimit|NNodes|AllocCPUS|ReqTRES|AllocTRES\n";
 
     #[test]
     fn a_job_holds_what_it_was_given_and_its_steps_are_passed_over() {
@@ -170,7 +174,10 @@ mod tests {
         assert_eq!((jobs.len(), bad), (3, vec![]));
         let first = &jobs[0];
         assert_eq!((first.tasks, first.task.gpu.devices, first.task.cpus.0), (2, 8, 32_000));
-        assert_eq!((first.task.memory, first.task.gpu.models[0].as_str()), (Bytes(500 << 30), "h100"));
+        assert_eq!(
+            (first.task.memory, first.task.gpu.models[0].as_str()),
+            (Bytes(500 << 30), "h100")
+        );
         assert_eq!(
             (first.runtime, first.requested, first.ended),
             (Some(Span::from_secs(86_430)), Some(Span::from_secs(172_800)), Ended::Completed)

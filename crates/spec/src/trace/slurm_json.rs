@@ -1,5 +1,6 @@
-//! Jobs as `sacct --json` prints them, in the data formats v0.0.38 to v0.0.42: numbers stand bare or as
-//! `{"set": true, "infinite": false, "number": 60}`, states bare or as a list. Times are seconds since the epoch.
+//! Jobs as `sacct --json` prints them, in the data formats v0.0.38 to v0.0.42: numbers stand bare
+//! or as `{"set": true, "infinite": false, "number": 60}`, states bare or as a list. Times are
+//! seconds since the epoch.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -89,7 +90,8 @@ pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
     let asked = tres(&job.tres.requested);
     let given = tres(&job.tres.allocated);
     let held = if given.cpus > 0 || given.gpus > 0 { &given } else { &asked };
-    let nodes = job.allocation_nodes.as_ref().and_then(number).and_then(|nodes| u32::try_from(nodes).ok());
+    let nodes =
+        job.allocation_nodes.as_ref().and_then(number).and_then(|nodes| u32::try_from(nodes).ok());
     let (tasks, mut task) = Held {
         nodes: held.nodes.or(nodes.filter(|nodes| *nodes > 0)),
         gpus: held.gpus,
@@ -102,7 +104,8 @@ pub(super) fn object(text: &str) -> Result<Option<TraceJob>, String> {
         id: id.into(),
         submit: Time(0) + Span::from_secs(submit),
         runtime: elapsed.map(Span::from_secs),
-        requested: number(&job.time.limit).map(|minutes| Span::from_secs(minutes.saturating_mul(60))),
+        requested: number(&job.time.limit)
+            .map(|minutes| Span::from_secs(minutes.saturating_mul(60))),
         tasks,
         task,
         user: job.user.filter(|user| !user.is_empty()).map(Into::into),

@@ -1,5 +1,5 @@
-//! Standard Workload Format 2.2 (Chapin et al., 1999; Parallel Workloads Archive): 18 numbers per job, -1 for unknown, header
-//! comments behind `;`.
+//! Standard Workload Format 2.2 (Chapin et al., 1999; Parallel Workloads Archive): 18 numbers per
+//! job, -1 for unknown, header comments behind `;`.
 
 use muster_model::job::Resources;
 use muster_model::{Bytes, CpuMilli, Span, Time};
@@ -38,7 +38,11 @@ impl Header {
 }
 
 /// A row; `None` for a comment. What it says of the whole trace is noted in `header`.
-pub(super) fn read(text: &str, header: &mut Header, names: &mut Names) -> Result<Option<TraceJob>, String> {
+pub(super) fn read(
+    text: &str,
+    header: &mut Header,
+    names: &mut Names,
+) -> Result<Option<TraceJob>, String> {
     let text = text.trim();
     if let Some(comment) = text.strip_prefix(';') {
         if let Some((name, value)) = comment.split_once(':') {
@@ -101,7 +105,8 @@ pub(super) fn read(text: &str, header: &mut Header, names: &mut Names) -> Result
     }))
 }
 
-/// The numbers of a row. Nearly all are digits alone or not known, which is seen without looking twice.
+/// The numbers of a row. Nearly all are digits alone or not known, which is seen without looking
+/// twice.
 fn numbers(text: &str) -> Result<[Option<u64>; FIELDS], String> {
     let mut fields = [None; FIELDS];
     let mut rest = text.as_bytes();
@@ -116,8 +121,9 @@ fn numbers(text: &str) -> Result<[Option<u64>; FIELDS], String> {
         } else {
             let word = text[text.len() - rest.len()..].split_ascii_whitespace().next();
             let word = word.ok_or_else(|| format!("{at} fields of {FIELDS}"))?;
-            *field = number(word)
-                .ok_or_else(|| format!("field {} is `{}`, not a number", at + 1, word.escape_debug()))?;
+            *field = number(word).ok_or_else(|| {
+                format!("field {} is `{}`, not a number", at + 1, word.escape_debug())
+            })?;
             rest = &rest[word.len()..];
         }
     }
@@ -154,8 +160,7 @@ mod tests {
         assert_eq!(read("; MaxProcs: 128", &mut header, &mut names), Ok(None));
         assert_eq!(read(";UnixStartTime: 843480031", &mut header, &mut names), Ok(None));
         assert_eq!(header, Header { procs: Some(128), zero: Some(Time(843_480_031_000)) });
-        let row =
-            "60003 43359178   8033     38    4   2.50    -1    -1    600    -1  1   3   3 29604  3 -1 -1 -1";
+        let row = "60003 43359178   8033     38    4   2.50    -1    -1    600    -1  1   3   3 29604  3 -1 -1 -1";
         let job = read(row, &mut header, &mut names).unwrap().unwrap();
         assert_eq!(
             (&*job.id, job.submit, job.tasks),
@@ -167,9 +172,10 @@ mod tests {
             (job.user.as_deref(), job.queue.as_deref(), job.ended),
             (Some("3"), Some("3"), Ended::Completed)
         );
-        let never = read("1 0 -1 -1 -1 -1 -1 8 -1 -1 5 -1 -1 -1 -1 -1 -1 -1", &mut header, &mut names)
-            .unwrap()
-            .unwrap();
+        let never =
+            read("1 0 -1 -1 -1 -1 -1 8 -1 -1 5 -1 -1 -1 -1 -1 -1 -1", &mut header, &mut names)
+                .unwrap()
+                .unwrap();
         assert_eq!((never.runtime, never.requested, never.user), (None, None, None));
     }
 
@@ -178,8 +184,14 @@ mod tests {
         let read = |text| read(text, &mut Header::default(), &mut Names::new()).unwrap_err();
         assert_eq!(read("1 2 3"), "3 fields of 18");
         assert_eq!(read("1 0 x 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"), "field 3 is `x`, not a number");
-        assert_eq!(read("1 -1 0 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"), "field 2, the submit time, is missing");
-        assert_eq!(read("1 0 0 1 -1 1 1 0 1 1 1 1 1 1 1 1 1 1"), "fields 5 and 8 name no processors");
+        assert_eq!(
+            read("1 -1 0 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"),
+            "field 2, the submit time, is missing"
+        );
+        assert_eq!(
+            read("1 0 0 1 -1 1 1 0 1 1 1 1 1 1 1 1 1 1"),
+            "fields 5 and 8 name no processors"
+        );
     }
 
     #[test]
@@ -202,7 +214,8 @@ mod tests {
         check("9999999999999999", Some(9_999_999_999_999_999));
         let id = |word: &str| {
             let row = format!("{word} 0 0 1 1 -1 -1 1 1 -1 1 1 1 -1 1 -1 -1 -1");
-            read(&row, &mut Header::default(), &mut Names::new()).map(|job| job.unwrap().id.to_string())
+            read(&row, &mut Header::default(), &mut Names::new())
+                .map(|job| job.unwrap().id.to_string())
         };
         assert_eq!(id("0012").unwrap(), "12");
         assert_eq!(id("999999999999999999").unwrap(), "999999999999999999");

@@ -25,7 +25,9 @@ pub(super) fn instant(text: &str) -> Option<Time> {
 /// Seconds with an optional fraction, to the millisecond.
 pub(super) fn seconds(text: &str) -> Option<Span> {
     // So many digits come to the same in any way of reading them.
-    if let Some((number, places @ 0..=3)) = decimal(text).filter(|(number, _)| *number < 1_000_000_000_000) {
+    if let Some((number, places @ 0..=3)) =
+        decimal(text).filter(|(number, _)| *number < 1_000_000_000_000)
+    {
         return Some(Span(number as u64 * 10u64.pow(3 - places)));
     }
     if let Ok(secs) = text.parse::<u64>() {
@@ -49,7 +51,8 @@ pub(super) fn decimal_text(number: u64, digits: &mut [u8; 20]) -> &str {
     }
 }
 
-/// More GPUs, CPUs or nodes than this are taken for a mistake; sums of thousandths of so many still fit.
+/// More GPUs, CPUs or nodes than this are taken for a mistake; sums of thousandths of so many still
+/// fit.
 pub(super) const MAX_COUNT: u32 = 1_000_000;
 
 /// A whole number, which some tools write as `8.0`.
@@ -72,7 +75,8 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// As equal tasks: one per node where the nodes share the GPUs evenly, else one per GPU; without GPUs and nodes, one.
+    /// As equal tasks: one per node where the nodes share the GPUs evenly, else one per GPU;
+    /// without GPUs and nodes, one.
     pub(super) fn tasks(self) -> (u32, Resources) {
         let nodes = self.nodes.filter(|nodes| *nodes > 0);
         let tasks = match nodes {
@@ -91,16 +95,16 @@ impl Held {
     }
 }
 
-/// How a job ended, in the words of Slurm, Philly, Kubernetes and this project. A job that is out of time, memory or its node
-/// failed; one that gave way to another did not fail, but somebody ended it.
+/// How a job ended, in the words of Slurm, Philly, Kubernetes and this project. A job that is out
+/// of time, memory or its node failed; one that gave way to another did not fail, but somebody
+/// ended it.
 pub(super) fn ended(state: &str) -> Ended {
     let word = state.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
     match word.as_str() {
         "COMPLETED" | "PASS" | "SUCCEEDED" => Ended::Completed,
         "CANCELLED" | "KILLED" | "REVOKED" | "PREEMPTED" => Ended::Cancelled,
-        "FAILED" | "TIMEOUT" | "NODE_FAIL" | "OUT_OF_MEMORY" | "BOOT_FAIL" | "DEADLINE" | "LAUNCH_FAILED" => {
-            Ended::Failed
-        }
+        "FAILED" | "TIMEOUT" | "NODE_FAIL" | "OUT_OF_MEMORY" | "BOOT_FAIL" | "DEADLINE"
+        | "LAUNCH_FAILED" => Ended::Failed,
         _ => Ended::Unknown,
     }
 }
@@ -137,7 +141,9 @@ mod tests {
             (0..10).for_each(|digit| check(&format!("{whole}.{digit}")));
             (0..1000).for_each(|millis| check(&format!("{whole}.{millis:03}")));
         }
-        for text in ["0.0004", "0.0005", "1.9996", "7.", ".5", "+2", "+2.5", "1e3", "999999999999.999"] {
+        for text in
+            ["0.0004", "0.0005", "1.9996", "7.", ".5", "+2", "+2.5", "1e3", "999999999999.999"]
+        {
             check(text);
         }
         for (text, expected) in [
@@ -165,7 +171,8 @@ mod tests {
         for text in ["", "  ", "None", " NaN\t", "N/A", "\u{a0}null\u{a0}"] {
             assert_eq!(given(text), None, "{text:?}");
         }
-        for (text, expected) in [("none", "none"), (" a b ", "a b"), ("\u{a0}é", "é"), ("0", "0")] {
+        for (text, expected) in [("none", "none"), (" a b ", "a b"), ("\u{a0}é", "é"), ("0", "0")]
+        {
             assert_eq!(given(text), Some(expected));
         }
     }

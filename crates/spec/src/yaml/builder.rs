@@ -62,7 +62,9 @@ impl<'a> Builder<'a> {
             Event::Scalar(text, style, anchor, tag) => {
                 refuse_tag(tag.is_some(), place)?;
                 if text.contains('\0') {
-                    return Err(Problem::new("a value holds a NUL byte").at(place, "`\\0` is not allowed"));
+                    return Err(
+                        Problem::new("a value holds a NUL byte").at(place, "`\\0` is not allowed")
+                    );
                 }
                 let value = match is_null(&text, style) {
                     true => Value::Null,
@@ -114,19 +116,22 @@ impl<'a> Builder<'a> {
             OpenKind::Map { entries, .. } => Value::Map(entries),
         };
         self.finish(
-            Node { place: Place { end: end.end.max(open.place.end), ..open.place }, value, quoted: false },
+            Node {
+                place: Place { end: end.end.max(open.place.end), ..open.place },
+                value,
+                quoted: false,
+            },
             open.anchor,
         )
     }
 
     fn alias(&mut self, anchor: usize, place: Place) -> Result<(), Problem> {
         let Some((node, cost)) = self.anchors.get(&anchor) else {
-            return Err(
-                Problem::new("an alias stands inside what it names").at(place, "this would never end")
-            );
+            return Err(Problem::new("an alias stands inside what it names")
+                .at(place, "this would never end"));
         };
-        // The cost is checked before the copy is made: this is what stops an alias bomb. Depth counts too:
-        // aliases in aliases would otherwise build a tree too deep to walk.
+        // The cost is checked before the copy is made: this is what stops an alias bomb. Depth
+        // counts too: aliases in aliases would otherwise build a tree too deep to walk.
         let cost = *cost;
         if self.open.len() + cost.depth > MAX_DEPTH {
             return Err(too_deep(place));

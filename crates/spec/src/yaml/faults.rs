@@ -1,13 +1,15 @@
-//! Faults of YAML that its parser sees somewhere else than they are: spaces that are none, tabs, and quotes that are not closed. It must
-//! not refuse what YAML allows; text in quotes, blocks and comments may hold any of these characters.
+//! Faults of YAML that its parser sees somewhere else than they are: spaces that are none, tabs,
+//! and quotes that are not closed. It must not refuse what YAML allows; text in quotes, blocks and
+//! comments may hold any of these characters.
 
 use granit_parser::{ErrorKind, ScanError};
 
 use crate::diagnostic::Problem;
 use crate::source::{Place, Sources};
 
-/// Returns a complaint about the first character that looks like a space where a space is meant and is none: in the indentation, or
-/// behind `key:` and `-`. YAML would take it for part of a name or of a value.
+/// Returns a complaint about the first character that looks like a space where a space is meant and
+/// is none: in the indentation, or behind `key:` and `-`. YAML would take it for part of a name or
+/// of a value.
 pub(super) fn false_space(text: &str) -> Option<Problem> {
     let mut block: Option<usize> = None;
     let mut start = 0;
@@ -70,7 +72,9 @@ fn complaint(at: usize, character: char, column: usize) -> Problem {
     let place = Place { source: Sources::FILE, start: at, end: at + character.len_utf8() };
     Problem::new(format!("{name} (U+{:04X}) in column {column}", character as u32))
         .at(place, "YAML takes only plain spaces here")
-        .hint("it often comes along when text is copied from a page: type the space again".to_owned())
+        .hint(
+            "it often comes along when text is copied from a page: type the space again".to_owned(),
+        )
 }
 
 /// Returns what is wrong where the parser says less, and the place where it began.
@@ -86,7 +90,8 @@ pub(super) fn explained(text: &str, error: &ScanError) -> Option<Problem> {
     }
 }
 
-/// Returns a complaint about the quote that was open where the parser failed, if it stands on an earlier line or nothing closes it.
+/// Returns a complaint about the quote that was open where the parser failed, if it stands on an
+/// earlier line or nothing closes it.
 fn unclosed(text: &str, seen: usize) -> Option<Problem> {
     let seen = text.char_indices().map(|(at, _)| at).take_while(|at| *at <= seen).last()?;
     let end = text[seen..].chars().next().map_or(seen, |c| seen + c.len_utf8());
@@ -94,7 +99,8 @@ fn unclosed(text: &str, seen: usize) -> Option<Problem> {
         let before = text[..at].chars().next_back();
         before.is_none_or(|c| c.is_whitespace() || matches!(c, '[' | '{' | ',' | ':'))
     };
-    let mut quotes = text[..end].char_indices().filter(|(at, c)| matches!(c, '"' | '\'') && opens(*at));
+    let mut quotes =
+        text[..end].char_indices().filter(|(at, c)| matches!(c, '"' | '\'') && opens(*at));
     let (open, quote) = quotes.next_back()?;
     let line = &text[open..];
     let line = line.split('\n').next().unwrap_or(line);
@@ -110,7 +116,8 @@ fn unclosed(text: &str, seen: usize) -> Option<Problem> {
     )
 }
 
-/// Returns a complaint about a tab in the indentation of the line where the parser failed, of the one before or of the one behind.
+/// Returns a complaint about a tab in the indentation of the line where the parser failed, of the
+/// one before or of the one behind.
 fn tab(text: &str, seen: usize) -> Option<Problem> {
     let ends = text.match_indices('\n').map(|(at, _)| at + 1);
     let starts: Vec<usize> = std::iter::once(0).chain(ends).collect();

@@ -1,8 +1,9 @@
 //! YAML text to a tree of located values. The only file that knows the YAML parser.
 //!
-//! Scalars keep their text: whether `0.5` is a share or `1-12:00:00` a time is for whoever reads the field.
-//! One tree type serves jobs, queues and clusters, so that no document pays for its own deserialiser. Every
-//! limit below is a budget against hostile input; the tree never costs more than they allow.
+//! Scalars keep their text: whether `0.5` is a share or `1-12:00:00` a time is for whoever reads
+//! the field. One tree type serves jobs, queues and clusters, so that no document pays for its own
+//! deserialiser. Every limit below is a budget against hostile input; the tree never costs more
+//! than they allow.
 
 mod builder;
 mod faults;
@@ -23,7 +24,8 @@ const MAX_DEPTH: usize = 64;
 pub(crate) struct Node {
     pub(crate) place: Place,
     pub(crate) value: Value,
-    /// A scalar in quotes or written as a block: text, whatever it looks like. Most fields do not ask.
+    /// A scalar in quotes or written as a block: text, whatever it looks like. Most fields do not
+    /// ask.
     pub(crate) quoted: bool,
 }
 
@@ -48,8 +50,8 @@ pub(crate) struct Entry {
     pub(crate) node: Node,
 }
 
-/// Reads every document that is not empty. Complaints go to `problems`; the first one about syntax ends the
-/// reading, since what follows would only echo it.
+/// Reads every document that is not empty. Complaints go to `problems`; the first one about syntax
+/// ends the reading, since what follows would only echo it.
 pub(crate) fn read(text: &str, problems: &mut Problems) -> Vec<Node> {
     if let Err(problem) = admit(text) {
         problems.add(problem);
@@ -73,7 +75,8 @@ pub(crate) fn read(text: &str, problems: &mut Problems) -> Vec<Node> {
     builder.into_documents()
 }
 
-/// Reads a file that must hold one document; complains otherwise. `smallest` is one such document, for people.
+/// Reads a file that must hold one document; complains otherwise. `smallest` is one such document,
+/// for people.
 pub(crate) fn read_one(
     sources: &Sources,
     what: &str,
@@ -88,7 +91,8 @@ pub(crate) fn read_one(
     match nodes.get(1) {
         Some(second) => {
             problems.add(
-                Problem::new(format!("more than one document of {what}")).at(second.place, "the second"),
+                Problem::new(format!("more than one document of {what}"))
+                    .at(second.place, "the second"),
             );
             None
         }
@@ -112,9 +116,13 @@ fn admit(text: &str) -> Result<(), Problem> {
     if let Some((start, character)) = text.char_indices().find(|(_, c)| forbidden(*c)) {
         let place = Place { source: Sources::FILE, start, end: start + character.len_utf8() };
         return Err(match character {
-            '\0' => Problem::new("the text holds a NUL byte").at(place, "here; is this a binary file?"),
-            _ => Problem::new("the text holds a control character")
-                .at(place, format!("U+{:04X}; write an escape inside double quotes", character as u32)),
+            '\0' => {
+                Problem::new("the text holds a NUL byte").at(place, "here; is this a binary file?")
+            }
+            _ => Problem::new("the text holds a control character").at(
+                place,
+                format!("U+{:04X}; write an escape inside double quotes", character as u32),
+            ),
         });
     }
     faults::false_space(text).map_or(Ok(()), Err)

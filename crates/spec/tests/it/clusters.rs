@@ -12,8 +12,10 @@ use muster_spec::{
 use proptest::prelude::*;
 
 /// What YAML could take for something else than text.
-const WORDS: [&str; 14] =
-    ["null", "~", "yes", "1e3", "0x10", "a: b", "- a", "\"", "\\", "#", "{}", "\u{7}", "\u{85}", "\u{feff}"];
+const WORDS: [&str; 14] = [
+    "null", "~", "yes", "1e3", "0x10", "a: b", "- a", "\"", "\\", "#", "{}", "\u{7}", "\u{85}",
+    "\u{feff}",
+];
 
 /// Any text, with what YAML gives a meaning to more often than chance would.
 fn text() -> impl Strategy<Value = String> {
@@ -28,7 +30,8 @@ fn text() -> impl Strategy<Value = String> {
 
 /// What all nodes of a run have in common.
 fn spec() -> impl Strategy<Value = NodeSpec> {
-    let devices = (0..10usize, "[a-z0-9][a-z0-9.-]{0,9}", 0..200u64, any::<u64>(), 0..4usize, 0..20u64);
+    let devices =
+        (0..10usize, "[a-z0-9][a-z0-9.-]{0,9}", 0..200u64, any::<u64>(), 0..4usize, 0..20u64);
     let labels = prop::collection::btree_map(text(), text(), 0..3);
     let extras = prop::collection::btree_map(text(), 0..1_000_000_000u64, 0..2);
     (
@@ -38,31 +41,36 @@ fn spec() -> impl Strategy<Value = NodeSpec> {
         labels,
         extras,
     )
-        .prop_map(|((gpus, model, gib, odd, slices, slice_gib), cpus, memory, labels, extras)| {
-            let memory_of_gpu = if odd % 5 == 0 { odd } else { gib << 30 };
-            let device = Device {
-                model: GpuModel::from(model.as_str()),
-                memory: Bytes(memory_of_gpu),
-                uuid: "".into(),
-                is_virtual: true,
-                slice_of: None,
-            };
-            let slice = Device {
-                model: GpuModel::from(format!("{model}-1g.5gb").as_str()),
-                memory: Bytes(slice_gib << 30),
-                ..device.clone()
-            };
-            let arc = |text: String| Arc::from(text.as_str());
-            NodeSpec {
-                name: "".into(),
-                devices: [vec![device; gpus], vec![slice; slices]].concat(),
-                cpus: CpuMilli(cpus),
-                memory: Bytes(memory),
-                extras: extras.into_iter().map(|(name, count)| (arc(name), count)).collect(),
-                labels: labels.into_iter().map(|(name, value)| (arc(name), arc(value))).collect(),
-                domains: Vec::new(),
-            }
-        })
+        .prop_map(
+            |((gpus, model, gib, odd, slices, slice_gib), cpus, memory, labels, extras)| {
+                let memory_of_gpu = if odd % 5 == 0 { odd } else { gib << 30 };
+                let device = Device {
+                    model: GpuModel::from(model.as_str()),
+                    memory: Bytes(memory_of_gpu),
+                    uuid: "".into(),
+                    is_virtual: true,
+                    slice_of: None,
+                };
+                let slice = Device {
+                    model: GpuModel::from(format!("{model}-1g.5gb").as_str()),
+                    memory: Bytes(slice_gib << 30),
+                    ..device.clone()
+                };
+                let arc = |text: String| Arc::from(text.as_str());
+                NodeSpec {
+                    name: "".into(),
+                    devices: [vec![device; gpus], vec![slice; slices]].concat(),
+                    cpus: CpuMilli(cpus),
+                    memory: Bytes(memory),
+                    extras: extras.into_iter().map(|(name, count)| (arc(name), count)).collect(),
+                    labels: labels
+                        .into_iter()
+                        .map(|(name, value)| (arc(name), arc(value)))
+                        .collect(),
+                    domains: Vec::new(),
+                }
+            },
+        )
 }
 
 /// Clusters with up to two levels whose domains form a tree, with runs of equal nodes.
@@ -124,7 +132,8 @@ fn a_label_named_as_a_merge_key_is_a_label() {
 
 #[test]
 fn equal_neighbours_share_an_entry_under_their_note() {
-    let mut nodes: Vec<NodeSpec> = (1..=4).map(|number| node(&format!("node{number:02}"), 8)).collect();
+    let mut nodes: Vec<NodeSpec> =
+        (1..=4).map(|number| node(&format!("node{number:02}"), 8)).collect();
     nodes.push(node("node07", 8));
     nodes.push(node("login", 0));
     let mut notes = ClusterNotes { heading: vec!["a site".to_owned()], ..ClusterNotes::default() };
@@ -145,7 +154,8 @@ nodes:
 
 #[test]
 fn what_a_file_cannot_say_is_refused() {
-    let write = |nodes| write_cluster(&Cluster { levels: Vec::new(), nodes }, &ClusterNotes::default());
+    let write =
+        |nodes| write_cluster(&Cluster { levels: Vec::new(), nodes }, &ClusterNotes::default());
     let apart = crate::support::node("n1", &[("h100", 4), ("a100", 4), ("h100", 1)]);
     let mut uneven = node("n1", 2);
     uneven.devices[1].memory = Bytes(40 << 30);
@@ -168,13 +178,19 @@ fn whole_gpus_and_slices_stand_beside_each_other() {
     let cluster = Cluster { levels: Vec::new(), nodes: vec![mixed] };
     let text = write_cluster(&cluster, &ClusterNotes::default()).unwrap();
     assert!(
-        text.contains("gpus: {a100: 2, a100-1g.10gb: 3}, gpu-memory: {a100: 80GiB, a100-1g.10gb: 10GB}"),
+        text.contains(
+            "gpus: {a100: 2, a100-1g.10gb: 3}, gpu-memory: {a100: 80GiB, a100-1g.10gb: 10GB}"
+        ),
         "{text}"
     );
     assert_eq!(parse_cluster(&text, None).unwrap(), cluster);
     let models = |text: &str| {
         let nodes = parse_cluster(text, None).unwrap().nodes;
-        nodes[0].devices.iter().map(|device| (device.model.to_string(), device.memory.0)).collect::<Vec<_>>()
+        nodes[0]
+            .devices
+            .iter()
+            .map(|device| (device.model.to_string(), device.memory.0))
+            .collect::<Vec<_>>()
     };
     assert_eq!(
         models("nodes: [{name: a, gpus: {H100: 1, h100-1g.10gb: 1}, gpu-memory: {h100: 80GB}}]"),

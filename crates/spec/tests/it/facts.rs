@@ -1,4 +1,5 @@
-//! Facts of one workload as files and as lines: what is read, and every mistake as people are told it.
+//! Facts of one workload as files and as lines: what is read, and every mistake as people are told
+//! it.
 
 use insta::assert_snapshot;
 use muster_model::advice::{Fact, Facts, Kind, Threshold, Thresholds};
@@ -27,7 +28,10 @@ multi_tenant: True
 rules: {multi_node: 4, k3s-nodes: 12}
 ";
     let expected = FactsFile {
-        facts: Facts::default().with(Fact::Nodes, 8).with(Fact::TightlyCoupled, 1).with(Fact::MultiTenant, 1),
+        facts: Facts::default()
+            .with(Fact::Nodes, 8)
+            .with(Fact::TightlyCoupled, 1)
+            .with(Fact::MultiTenant, 1),
         thresholds: {
             let mut thresholds = Thresholds::default();
             thresholds.set(Threshold::MultiNode, 4);
@@ -88,12 +92,18 @@ fn numbers_that_are_none() {
             "nodes: 100000000000000000000",
             "1:8 `nodes` is not a whole number from 1 to 10000000 | above 10000000",
         ),
-        ("nodes: -100000000000000000000", "1:8 `nodes` is not a whole number from 1 to 10000000 | below 1"),
+        (
+            "nodes: -100000000000000000000",
+            "1:8 `nodes` is not a whole number from 1 to 10000000 | below 1",
+        ),
         (
             "nodes: 10^20",
             "1:8 `nodes` is not a whole number from 1 to 10000000 | expected digits only, such as `4`",
         ),
-        ("nodes: 10000001", "1:8 `nodes` is not a whole number from 1 to 10000000 | above 10000000"),
+        (
+            "nodes: 10000001",
+            "1:8 `nodes` is not a whole number from 1 to 10000000 | above 10000000",
+        ),
         (
             "nodes: \"4\"",
             "1:8 `nodes` is not a whole number from 1 to 10000000 | this is text | write it without quotes: `4`",
@@ -106,10 +116,19 @@ fn numbers_that_are_none() {
         ("nodes: 0x10", "1:8 `nodes` is not a whole number from 1 to 10000000 | in decimal: `16`"),
         ("nodes: 0b101", "1:8 `nodes` is not a whole number from 1 to 10000000 | in decimal: `5`"),
         ("nodes: 0o17", "1:8 `nodes` is not a whole number from 1 to 10000000 | in decimal: `15`"),
-        ("nodes: 010", "1:8 `nodes` is not a whole number from 1 to 10000000 | without leading zeros: `10`"),
+        (
+            "nodes: 010",
+            "1:8 `nodes` is not a whole number from 1 to 10000000 | without leading zeros: `10`",
+        ),
         ("nodes: 00", "1:8 `nodes` is not a whole number from 1 to 10000000 | the smallest is 1"),
-        ("nodes: 1_000", "1:8 `nodes` is not a whole number from 1 to 10000000 | without separators: `1000`"),
-        ("nodes: 1,000", "1:8 `nodes` is not a whole number from 1 to 10000000 | without separators: `1000`"),
+        (
+            "nodes: 1_000",
+            "1:8 `nodes` is not a whole number from 1 to 10000000 | without separators: `1000`",
+        ),
+        (
+            "nodes: 1,000",
+            "1:8 `nodes` is not a whole number from 1 to 10000000 | without separators: `1000`",
+        ),
         (
             "nodes: .inf",
             "1:8 `nodes` is not a whole number from 1 to 10000000 | expected digits only, such as `4`",
@@ -147,7 +166,10 @@ fn numbers_that_are_none() {
             "1:8 `nodes` is not a whole number from 1 to 10000000 | expected digits only, such as `4`",
         ),
         ("nodes: [4]", "1:8 `nodes` is not a whole number from 1 to 10000000 | this is a list"),
-        ("nodes: {min: 4}", "1:8 `nodes` is not a whole number from 1 to 10000000 | this is a mapping"),
+        (
+            "nodes: {min: 4}",
+            "1:8 `nodes` is not a whole number from 1 to 10000000 | this is a mapping",
+        ),
         ("nodes: -0", "1:8 `nodes` is not a whole number from 1 to 10000000 | the smallest is 1"),
         (
             "nodes: 0\nmulti_tenant: yes\ngpsu: 4",
@@ -177,7 +199,10 @@ fn flags_that_are_none() {
         ("multi_tenant: 0", "1:15 `multi_tenant` is not true or false | write `false`"),
         ("multi_tenant: tru", "1:15 `multi_tenant` is not true or false | write `true`"),
         ("multi_tenant: tRue", "1:15 `multi_tenant` is not true or false | write `true`"),
-        ("multi_tenant: maybe", "1:15 `multi_tenant` is not true or false | write `true` or `false`"),
+        (
+            "multi_tenant: maybe",
+            "1:15 `multi_tenant` is not true or false | write `true` or `false`",
+        ),
         ("multi_tenant: 2", "1:15 `multi_tenant` is not true or false | write `true` or `false`"),
         ("multi_tenant: [true]", "1:15 `multi_tenant` is not true or false | this is a list"),
         (
@@ -199,8 +224,14 @@ fn names_rules_and_other_files() {
             "1:1 there is no fact `tightly_coupeld` | did you mean `tightly_coupled`? | (list)",
         ),
         ("gang: true", "1:1 there is no fact `gang` | did you mean `tightly_coupled`? | (list)"),
-        ("services: true", "1:1 there is no fact `services` | did you mean `long_lived_services`? | (list)"),
-        ("k8s: true", "1:1 there is no fact `k8s` | a control plane is the answer, not a fact | (list)"),
+        (
+            "services: true",
+            "1:1 there is no fact `services` | did you mean `long_lived_services`? | (list)",
+        ),
+        (
+            "k8s: true",
+            "1:1 there is no fact `k8s` | a control plane is the answer, not a fact | (list)",
+        ),
         (
             "gpus: 8",
             "1:1 there is no fact `gpus` | GPUs are counted for a site; `nodes` is what a single job spans | (list)",
@@ -215,7 +246,10 @@ fn names_rules_and_other_files() {
         ),
         ("colour: red", "1:1 there is no fact `colour` | not a fact here | (list)"),
         ("Nodes: 4", "1:1 there is no fact `Nodes` | did you mean `nodes`? | (list)"),
-        ("primary: slurm", "1:1 there is no fact `primary` | this is part of an answer, not a fact | (list)"),
+        (
+            "primary: slurm",
+            "1:1 there is no fact `primary` | this is part of an answer, not a fact | (list)",
+        ),
         ("nodes: 1\nnodes: 2", "2:1 `nodes` is written twice | again here"),
         (
             "tightly_coupled: true\ntightly-coupled: true",
@@ -264,7 +298,10 @@ fn names_rules_and_other_files() {
             "rules: {multi-node: 0}",
             "1:21 `rules.multi-node` is not a whole number from 1 to 10000000 | the smallest is 1",
         ),
-        ("rules: {multi_node: 3, multi-node: 4}", "1:24 `rules.multi-node` is written twice | again here"),
+        (
+            "rules: {multi_node: 3, multi-node: 4}",
+            "1:24 `rules.multi-node` is written twice | again here",
+        ),
         (
             "rules: {multi-nodes: 3}",
             "1:9 there is no threshold `multi-nodes` | did you mean `multi-node`? | (list)",
@@ -273,7 +310,10 @@ fn names_rules_and_other_files() {
             "rules: {scheduler-gpus: 4}",
             "1:9 `rules.scheduler-gpus` changes nothing here | it is compared with `fleet.gpus` | a site file can set it, for `muster advise --site`",
         ),
-        ("rules: {colour: 4}", "1:9 there is no threshold `colour` | not a threshold here | (list)"),
+        (
+            "rules: {colour: 4}",
+            "1:9 there is no threshold `colour` | not a threshold here | (list)",
+        ),
         ("rules: 4", "1:8 `rules` is not a mapping (`field: value`) | this is `4`"),
         (
             "rules:",
@@ -339,8 +379,14 @@ fn lines_that_are_refused() {
         ("{\"bare_metal\": true, \"bare-metal\": true}", "22 `bare_metal` is written twice"),
         ("{\"nodes\": \"4\"}", "11 `nodes` is not a whole number from 1 to 10000000: this is text"),
         ("{\"nodes\": 4.0}", "11 `nodes` is not a whole number from 1 to 10000000: not a fraction"),
-        ("{\"nodes\": 1e3}", "11 `nodes` is not a whole number from 1 to 10000000: in digits: `1000`"),
-        ("{\"nodes\": null}", "11 `nodes` has no value: expected a whole number from 1 to 10000000"),
+        (
+            "{\"nodes\": 1e3}",
+            "11 `nodes` is not a whole number from 1 to 10000000: in digits: `1000`",
+        ),
+        (
+            "{\"nodes\": null}",
+            "11 `nodes` has no value: expected a whole number from 1 to 10000000",
+        ),
         ("{\"nodes\": [4]}", "11 `nodes` is not a whole number from 1 to 10000000: this is a list"),
         (
             "{\"nodes\": 100000000000000000000}",
@@ -348,7 +394,10 @@ fn lines_that_are_refused() {
         ),
         ("{\"nodes\": -3}", "11 `nodes` is not a whole number from 1 to 10000000: below 1"),
         ("{\"é\": 1}", "2 there is no fact `é`: not a fact here"),
-        ("  {\"edge_or_dev\": 1, \"nodes\": 0}", "19 `edge_or_dev` is not true or false: write `true`"),
+        (
+            "  {\"edge_or_dev\": 1, \"nodes\": 0}",
+            "19 `edge_or_dev` is not true or false: write `true`",
+        ),
         (
             "{\"rules\": {\"multi-node\": 0}}",
             "26 `rules.multi-node` is not a whole number from 1 to 10000000: the smallest is 1",
@@ -381,7 +430,10 @@ fn a_line_has_a_length() {
     );
     let deep = format!("{{\"nodes\": {}{}}}", "[".repeat(30_000), "]".repeat(30_000));
     let error = parse_facts_line(&deep).unwrap_err();
-    assert_eq!((error.message.as_str(), error.column), ("the text nests too deep: more than 64 levels", 74));
+    assert_eq!(
+        (error.message.as_str(), error.column),
+        ("the text nests too deep: more than 64 levels", 74)
+    );
 }
 
 #[test]
@@ -397,7 +449,8 @@ fn a_line_offers_the_next_step() {
 
 #[test]
 fn mistakes_as_they_are_shown() {
-    let shown = |text: &str| parse_facts(text, Some("facts.yaml")).unwrap_err().render(Colour::Never);
+    let shown =
+        |text: &str| parse_facts(text, Some("facts.yaml")).unwrap_err().render(Colour::Never);
     assert_snapshot!(shown("nodes: 4\ntightly_coupeld: yes\n"), @r"
     error: there is no fact `tightly_coupeld`
      --> facts.yaml:2:1

@@ -7,7 +7,8 @@ use serde_json::json;
 
 use crate::support::{check_on, nodes};
 
-/// Far above what any of these takes, even in a debug build on a busy machine; far below what a bomb would.
+/// Far above what any of these takes, even in a debug build on a busy machine; far below what a
+/// bomb would.
 const LIMIT: Duration = Duration::from_secs(20);
 
 #[expect(clippy::disallowed_methods, reason = "how long a refusal takes is what is tested")]
@@ -15,18 +16,28 @@ fn refused(source: &str, expected: &str) {
     let start = Instant::now();
     let error = check_on(source, &nodes(), &json!({})).unwrap_err().to_string();
     assert!(start.elapsed() < LIMIT, "{expected}: {:?}", start.elapsed());
-    assert!(error.contains(expected), "expected {expected:?} in:\n{}", &error[..error.len().min(2000)]);
+    assert!(
+        error.contains(expected),
+        "expected {expected:?} in:\n{}",
+        &error[..error.len().min(2000)]
+    );
     assert!(error.len() < 20_000, "a complaint of {} bytes", error.len());
 }
 
 #[test]
 fn texts_that_are_too_large() {
-    refused(&format!("run: a\nname: {}", "x".repeat(10 << 20)), "the text is too large: 10MiB, at most 1MiB");
+    refused(
+        &format!("run: a\nname: {}", "x".repeat(10 << 20)),
+        "the text is too large: 10MiB, at most 1MiB",
+    );
     refused(&"#".repeat((1 << 20) + 1), "the text is too large");
     refused(&format!("run: [{}]", "a,".repeat(500_000)), "the text holds too much");
     refused(&"---\nrun: a\n".repeat(1_001), "too many documents");
     refused(&format!("run: {}", "x".repeat(200_000)), "`run` is too long");
-    refused(&format!("run: a\nenv: {{A: {}}}", "x".repeat(200_000)), "an environment variable is too long");
+    refused(
+        &format!("run: a\nenv: {{A: {}}}", "x".repeat(200_000)),
+        "an environment variable is too long",
+    );
 }
 
 #[test]
@@ -67,12 +78,15 @@ fn bytes_that_are_no_text() {
     refused("run: \"a\\u0000b\"", "NUL byte");
     refused("\"ru\\0n\": a", "NUL byte");
     refused("run: a\u{1b}[31m", "control character");
-    let escape = check_on("name: \"\\e[31mred\"\nrun: a", &nodes(), &json!({})).unwrap_err().to_string();
+    let escape =
+        check_on("name: \"\\e[31mred\"\nrun: a", &nodes(), &json!({})).unwrap_err().to_string();
     assert!(!escape.contains('\u{1b}'), "{escape:?}");
-    let option =
-        check_on("run: a", &nodes(), &json!({"name": "a\u{1b}[31m\nb\u{0}"})).unwrap_err().to_string();
+    let option = check_on("run: a", &nodes(), &json!({"name": "a\u{1b}[31m\nb\u{0}"}))
+        .unwrap_err()
+        .to_string();
     assert!(!option.contains(['\u{1b}', '\0']), "{option:?}");
-    let named = muster_spec::parse("gpsu: 1", Some("a\u{1b}[31m.yaml"), &serde_json::Map::new()).unwrap_err();
+    let named = muster_spec::parse("gpsu: 1", Some("a\u{1b}[31m.yaml"), &serde_json::Map::new())
+        .unwrap_err();
     assert!(!named.to_string().contains('\u{1b}'), "{named}");
 }
 
@@ -97,13 +111,15 @@ fn numbers_that_overflow() {
     }
     let groups: String = (0..101).map(|n| format!("- {{name: g{n}, run: a}}\n")).collect();
     refused(&format!("groups:\n{groups}"), "too many groups");
-    let heavy: String = (0..3).map(|n| format!("- {{name: g{n}, tasks: 5000, run: a}}\n")).collect();
+    let heavy: String =
+        (0..3).map(|n| format!("- {{name: g{n}, tasks: 5000, run: a}}\n")).collect();
     refused(&format!("groups:\n{heavy}"), "too many tasks");
 }
 
 #[test]
 fn names_that_are_paths() {
-    for name in ["../x", "/etc/passwd", "a/b", "a\\b", "..", ".", ".hidden", "-x", "", "a b", "ä"] {
+    for name in ["../x", "/etc/passwd", "a/b", "a\\b", "..", ".", ".hidden", "-x", "", "a b", "ä"]
+    {
         refused(&format!("name: {}\nrun: a", json!(name)), "`name` is not a name");
         refused(&format!("groups: [{{name: {}, run: a}}]", json!(name)), "`name` is not a name");
     }
@@ -127,7 +143,8 @@ fn options_are_bounded_too() {
     }
     let error = check_on("run: a", &nodes(), &json!({ "after": deep })).unwrap_err().to_string();
     assert!(error.contains("nested too deep"), "{error}");
-    let error =
-        check_on("run: a", &nodes(), &json!({ "queue": "x".repeat(1 << 20) })).unwrap_err().to_string();
+    let error = check_on("run: a", &nodes(), &json!({ "queue": "x".repeat(1 << 20) }))
+        .unwrap_err()
+        .to_string();
     assert!(error.len() < 2_000, "{} bytes", error.len());
 }

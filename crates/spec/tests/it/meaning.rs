@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use muster_model::queue::PlacementPolicy;
 use muster_model::unit::{Span, Time};
-use muster_model::{CheckpointTo, GpuModel, Kind, Notebook, QueueTree, Replicas, Restart, Service, Tier};
+use muster_model::{
+    CheckpointTo, GpuModel, Kind, Notebook, QueueTree, Replicas, Restart, Service, Tier,
+};
 use muster_spec::{Begin, Checked, Cluster, parse_cluster, parse_queues};
 use serde_json::json;
 
@@ -20,7 +22,8 @@ fn short(job: &Checked) -> String {
         write!(line, " {}:{}{per_node}x{}", group.name, group.min_tasks, task.gpu.milli()).unwrap();
         assert_eq!(group.min_tasks, group.max_tasks);
         let models: Vec<_> = task.gpu.models.iter().map(GpuModel::as_str).collect();
-        let extras: Vec<_> = task.extras.iter().map(|(name, count)| format!("{name}={count}")).collect();
+        let extras: Vec<_> =
+            task.extras.iter().map(|(name, count)| format!("{name}={count}")).collect();
         for (name, value) in [
             ("gpu", models.join("|")),
             ("cpus", if task.cpus.0 > 0 { task.cpus.to_string() } else { String::new() }),
@@ -33,8 +36,9 @@ fn short(job: &Checked) -> String {
         }
     }
     let after = spec.after.iter().map(|on| format!("{:?}:{}", on.kind, on.job));
-    let after: Vec<_> =
-        after.chain(job.after_documents.iter().map(|(kind, at)| format!("{kind:?}:#{at}"))).collect();
+    let after: Vec<_> = after
+        .chain(job.after_documents.iter().map(|(kind, at)| format!("{kind:?}:#{at}")))
+        .collect();
     let default = check("name: a\nrun: a").unwrap().remove(0).spec;
     for (name, differs, value) in [
         ("queue", spec.queue != default.queue, spec.queue.to_string()),
@@ -68,7 +72,10 @@ fn short(job: &Checked) -> String {
 fn documents_mean_what_they_say() {
     for (source, expected) in [
         ("run: nvidia-smi", "train main:1x0"),
-        ("name: fsdp\nnodes: 2\ngpus: 8\ntime: 12h\nrun: torchrun train.py", "fsdp main:2/1x8 time=12h"),
+        (
+            "name: fsdp\nnodes: 2\ngpus: 8\ntime: 12h\nrun: torchrun train.py",
+            "fsdp main:2/1x8 time=12h",
+        ),
         ("tasks: 5\ngpus-per-task: 1\nrun: a", "train main:5x1"),
         ("gpus: 2\nrun: a", "train main:1x2"),
         ("gpus: 0.5\ngpu: h100\nrun: a", "train main:1x0.5 gpu=h100"),
@@ -84,7 +91,10 @@ fn documents_mean_what_they_say() {
             "cpus: 0.5\nmemory: 64GiB\nextras: {licence: 2}\nrun: a",
             "train main:1x0 cpus=0.5 memory=64GiB extras=licence=2",
         ),
-        ("queue: research/vision\npriority: -7\nrun: a", "train main:1x0 queue=research/vision priority=-7"),
+        (
+            "queue: research/vision\npriority: -7\nrun: a",
+            "train main:1x0 queue=research/vision priority=-7",
+        ),
         ("queue: vision\nrun: a", "train main:1x0 queue=research/vision"),
         ("time: none\ngrace: 0s\nrun: a", "train main:1x0 grace=0s"),
         ("array: 0-199%32\nhold: true\nrun: a", "train main:1x0 array=200 held="),
@@ -102,7 +112,10 @@ fn documents_mean_what_they_say() {
         ("checkpoint: {grace: 60s}\ntime: 1h\nrun: a", "train main:1x0 time=1h checkpoint=10@1m"),
         ("checkpoint: {grace: 60s, by: all}\nrun: a", "train main:1x0 checkpoint=10@1m"),
         ("checkpoint: {grace: 60s, to: handlers}\nrun: a", "train main:1x0 checkpoint=10@1m"),
-        ("checkpoint: {grace: 60s, to: outermost}\nrun: a", "train main:1x0 checkpoint=10@1m to outermost"),
+        (
+            "checkpoint: {grace: 60s, to: outermost}\nrun: a",
+            "train main:1x0 checkpoint=10@1m to outermost",
+        ),
         ("checkpoint: {grace: 60s, to: all}\nrun: a", "train main:1x0 checkpoint=10@1m to all"),
         (
             "checkpoint: {signal: TERM, grace: 60s}\ntime: 1h\nrun: a",
@@ -133,8 +146,9 @@ fn receivers(to: CheckpointTo) -> &'static str {
 /// Kind, tier, time limit and restarts of a document.
 #[test]
 fn kinds_and_what_goes_without_saying() {
-    let service =
-        |floor, ceiling, port| Kind::Service(Service { replicas: Replicas { floor, ceiling }, port });
+    let service = |floor, ceiling, port| {
+        Kind::Service(Service { replicas: Replicas { floor, ceiling }, port })
+    };
     let notebook = |idle: Option<u64>| Kind::Notebook(Notebook { idle: idle.map(Span::from_secs) });
     let hours = |hours: u64| Some(Span::from_secs(hours * 3600));
     let backoff = |secs| Restart { backoff: Span::from_secs(secs), ..Restart::ALWAYS };
@@ -148,7 +162,13 @@ fn kinds_and_what_goes_without_saying() {
             hours(12),
             Restart::ALWAYS,
         ),
-        ("kind: service\nreplicas: 0..4\nrun: a", service(0, 4, None), Tier::Usual, None, Restart::ALWAYS),
+        (
+            "kind: service\nreplicas: 0..4\nrun: a",
+            service(0, 4, None),
+            Tier::Usual,
+            None,
+            Restart::ALWAYS,
+        ),
         (
             "kind: service\nrestart: {backoff: 1m}\nrun: a",
             service(1, 1, None),
@@ -156,8 +176,20 @@ fn kinds_and_what_goes_without_saying() {
             None,
             backoff(60),
         ),
-        ("kind: service\nrestart: never\nrun: a", service(1, 1, None), Tier::Usual, None, Restart::NEVER),
-        ("kind: service\nrestart: always\nrun: a", service(1, 1, None), Tier::Usual, None, Restart::ALWAYS),
+        (
+            "kind: service\nrestart: never\nrun: a",
+            service(1, 1, None),
+            Tier::Usual,
+            None,
+            Restart::NEVER,
+        ),
+        (
+            "kind: service\nrestart: always\nrun: a",
+            service(1, 1, None),
+            Tier::Usual,
+            None,
+            Restart::ALWAYS,
+        ),
         ("kind: notebook\nrun: a", notebook(Some(7200)), Tier::Last, hours(12), Restart::NEVER),
         (
             "kind: notebook\nidle: none\ntime: 3h\nrun: a",
@@ -193,7 +225,12 @@ fn names_come_from_file_or_program() {
         ("run: a", Some("examples/two words.yaml"), None, vec!["two-words"]),
         ("run: a\n---\nrun: b\n---\nname: c\nrun: c", Some("x.yml"), None, vec!["x-1", "x-2", "c"]),
         ("run: ./bin/train.sh --fast", None, None, vec!["train.sh"]),
-        ("run: |\n  #!/bin/bash\n  # says hello\n  echo hello\n", Some("<stdin>"), None, vec!["echo"]),
+        (
+            "run: |\n  #!/bin/bash\n  # says hello\n  echo hello\n",
+            Some("<stdin>"),
+            None,
+            vec!["echo"],
+        ),
         ("", None, Some(json!(["/usr/bin/python3", "x.py"])), vec!["python3"]),
         ("run: '---'", None, None, vec!["job"]),
     ] {
@@ -216,7 +253,10 @@ fn what_lies_behind_a_job_is_kept() {
     assert_eq!(job.spec.constraint.labels.len(), 1);
     assert_eq!(job.spec.constraint.exclude, ["n3".into()]);
     assert_eq!(job.spec.user, "ada".into());
-    assert_eq!(job.warnings, ["`env` sets `RANK`, but Muster sets it for every task; yours is not used"]);
+    assert_eq!(
+        job.warnings,
+        ["`env` sets `RANK`, but Muster sets it for every task; yours is not used"]
+    );
     let at = check("begin: 1970-01-01T00:01:00Z\nrun: a").unwrap().remove(0);
     assert_eq!(at.spec.begin, Some(Time(60_000)));
 }
@@ -238,14 +278,19 @@ fn documents_of_one_file_wait_for_earlier_ones() {
 
 #[test]
 fn options_lie_over_every_document() {
-    let overrides = json!({"gpus": 2, "time": "1h", "env": {"A": "new", "B": "2"}, "gpu": ["h100"]});
+    let overrides =
+        json!({"gpus": 2, "time": "1h", "env": {"A": "new", "B": "2"}, "gpu": ["h100"]});
     let source = "name: a\ngpus: 8\nenv: {A: old, C: 3}\nrun: x\n---\nname: b\nrun: y";
     let jobs = check_on(source, &nodes(), &overrides).unwrap();
     let lines: Vec<_> = jobs.iter().map(short).collect();
     assert_eq!(lines, ["a main:1x2 gpu=h100 time=1h", "b main:1x2 gpu=h100 time=1h"]);
-    assert_eq!(serde_json::to_value(&jobs[0].env).unwrap(), json!({"A": "new", "B": "2", "C": "3"}));
+    assert_eq!(
+        serde_json::to_value(&jobs[0].env).unwrap(),
+        json!({"A": "new", "B": "2", "C": "3"})
+    );
     let alone =
-        check_on("", &nodes(), &json!({"run": ["python", "x.py"], "gpus": "2", "hold": true})).unwrap();
+        check_on("", &nodes(), &json!({"run": ["python", "x.py"], "gpus": "2", "hold": true}))
+            .unwrap();
     assert_eq!(short(&alone[0]), "train main:1x2 held=");
 }
 
@@ -258,14 +303,16 @@ fn anchors_and_aliases_work_within_a_document() {
 
 #[test]
 fn without_nodes_nothing_about_capacity_is_judged() {
-    let jobs = check_on("nodes: 50\ngpus: 8\ngpu: b300\nlabels: {a: b}\nrun: a", &[], &json!({})).unwrap();
+    let jobs =
+        check_on("nodes: 50\ngpus: 8\ngpu: b300\nlabels: {a: b}\nrun: a", &[], &json!({})).unwrap();
     assert_eq!(short(&jobs[0]), "train main:50/1x8 gpu=b300");
 }
 
 #[test]
 fn shares_and_mixed_nodes_are_counted_right() {
     let mixed = [node("n1", &[("h100", 3), ("a100", 2)])];
-    // All devices of a task are of one model, so five devices of two models host two tasks of two, not a task of five.
+    // All devices of a task are of one model, so five devices of two models host two tasks of two,
+    // not a task of five.
     for (source, fits) in [
         ("tasks: 2\ngpus-per-task: 2\nrun: a", true),
         ("gpus: 5\nrun: a", false),
@@ -318,10 +365,18 @@ fn cluster_files_become_nodes() {
     let names: Vec<_> = nodes.iter().map(|node| node.name.as_str()).collect();
     assert_eq!(
         names,
-        ["node01", "node02", "node03", "node04", "r1c9", "r1c10", "r1c12", "r2c9", "r2c10", "r2c12"]
+        [
+            "node01", "node02", "node03", "node04", "r1c9", "r1c10", "r1c12", "r2c9", "r2c10",
+            "r2c12"
+        ]
     );
     assert_eq!(nodes[0].devices.len(), 8);
-    assert!(nodes[0].devices.iter().all(|device| device.is_virtual && device.model == "rtxpro6000".into()));
+    assert!(
+        nodes[0]
+            .devices
+            .iter()
+            .all(|device| device.is_virtual && device.model == "rtxpro6000".into())
+    );
     assert_eq!(nodes[0].domains.iter().map(|domain| &**domain).collect::<Vec<_>>(), ["b1", "l1"]);
     assert_eq!(nodes[4].devices.len(), 0);
 }

@@ -122,22 +122,32 @@ fn fields_that_do_not_exist_or_come_twice() {
     ");
 }
 
-/// What looks like a space and is none is named with its column; where YAML allows it, it is left alone.
+/// What looks like a space and is none is named with its column; where YAML allows it, it is left
+/// alone.
 #[test]
 fn spaces_that_are_none_and_quotes_that_stay_open() {
     let first = |text: &str| complaint(text).lines().take(2).collect::<Vec<_>>().join("");
     for (text, expected) in [
         ("gpus:\u{a0}8\nrun: a", "error: a no-break space (U+00A0) in column 6 --> train.yaml:1:6"),
-        ("name: x\n\u{a0}\u{a0}gpus: 8", "error: a no-break space (U+00A0) in column 1 --> train.yaml:2:1"),
+        (
+            "name: x\n\u{a0}\u{a0}gpus: 8",
+            "error: a no-break space (U+00A0) in column 1 --> train.yaml:2:1",
+        ),
         (
             "env:\n \u{3000}A: 1\nrun: a",
             "error: an ideographic space (U+3000) in column 2 --> train.yaml:2:2",
         ),
-        ("after:\n-\u{a0}x\nrun: a", "error: a no-break space (U+00A0) in column 2 --> train.yaml:2:2"),
+        (
+            "after:\n-\u{a0}x\nrun: a",
+            "error: a no-break space (U+00A0) in column 2 --> train.yaml:2:2",
+        ),
         ("env:\n\tA: 1\nrun: a", "error: a tab (U+0009) in column 1 --> train.yaml:2:1"),
         ("env:\n  A: 1\n  \tB: 2\nrun: a", "error: a tab (U+0009) in column 3 --> train.yaml:3:3"),
         ("name: \"x\ngpus: 8\nrun: a", "error: a quote is not closed --> train.yaml:1:7"),
-        ("name: x\nqueue: 'research\ngpus: 8\nrun: it's", "error: a quote is not closed --> train.yaml:2:8"),
+        (
+            "name: x\nqueue: 'research\ngpus: 8\nrun: it's",
+            "error: a quote is not closed --> train.yaml:2:8",
+        ),
         ("name: \"x\nrun: \"a\"\n", "error: a quote is not closed --> train.yaml:1:7"),
         ("env: {A: \"x, B: y}\nrun: a\n", "error: a quote is not closed --> train.yaml:1:10"),
     ] {

@@ -1,4 +1,5 @@
-//! Two pools out of one cluster: never the same node in both, none lost, and as few domains broken as possible.
+//! Two pools out of one cluster: never the same node in both, none lost, and as few domains broken
+//! as possible.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -70,20 +71,30 @@ fn bounds_names_and_labels_are_told_with_their_numbers() {
         count(0),
         "0 of 4 nodes are for services; at least 1 is needed, else there is nothing to partition"
     );
-    assert_eq!(count(4), "4 of 4 nodes for services leaves none for batch; at most 3 can be chosen");
+    assert_eq!(
+        count(4),
+        "4 of 4 nodes for services leaves none for batch; at most 3 can be chosen"
+    );
     assert_eq!(
         count(usize::MAX),
-        format!("{} of 4 nodes for services leaves none for batch; at most 3 can be chosen", usize::MAX)
+        format!(
+            "{} of 4 nodes for services leaves none for batch; at most 3 can be chosen",
+            usize::MAX
+        )
     );
     let list = |list: &str| refused(Choice::Names(list.to_owned()));
-    assert_eq!(list("n[0-3]"), "4 of 4 nodes for services leaves none for batch; at most 3 can be chosen");
+    assert_eq!(
+        list("n[0-3]"),
+        "4 of 4 nodes for services leaves none for batch; at most 3 can be chosen"
+    );
     assert_eq!(list("n[0-4]"), "the cluster has no node `n4`; did you mean `n0`?");
     assert_eq!(
         list("n[0"),
         "`n[0` is not a list of nodes: expected a name such as `node07`, or a range such as `node[01-04]`"
     );
-    let label =
-        |name: &str, value: &str| refused(Choice::Label { name: name.to_owned(), value: value.to_owned() });
+    let label = |name: &str, value: &str| {
+        refused(Choice::Label { name: name.to_owned(), value: value.to_owned() })
+    };
     assert_eq!(
         label("pool", "train"),
         "4 of 4 nodes for services leaves none for batch; at most 3 can be chosen"
@@ -108,8 +119,11 @@ fn bounds_names_and_labels_are_told_with_their_numbers() {
 fn breaks(cluster: &Cluster, chosen: &BTreeSet<usize>) -> usize {
     let mut count = 0;
     for level in 0..cluster.levels.len() {
-        let domains: BTreeSet<&str> =
-            cluster.nodes.iter().filter_map(|node| node.domains.get(level).map(AsRef::as_ref)).collect();
+        let domains: BTreeSet<&str> = cluster
+            .nodes
+            .iter()
+            .filter_map(|node| node.domains.get(level).map(AsRef::as_ref))
+            .collect();
         for domain in domains {
             let of = |index: &usize| {
                 cluster.nodes[*index].domains.get(level).is_some_and(|found| **found == *domain)
@@ -124,7 +138,8 @@ fn breaks(cluster: &Cluster, chosen: &BTreeSet<usize>) -> usize {
 
 /// The fewest domains that any choice of so many nodes breaks, by trying all.
 fn fewest(cluster: &Cluster, count: usize) -> usize {
-    let subsets = (0u32..1 << cluster.nodes.len()).filter(|bits| bits.count_ones() as usize == count);
+    let subsets =
+        (0u32..1 << cluster.nodes.len()).filter(|bits| bits.count_ones() as usize == count);
     let set = |bits: u32| (0..cluster.nodes.len()).filter(|index| bits >> index & 1 == 1).collect();
     subsets.map(|bits| breaks(cluster, &set(bits))).min().unwrap()
 }

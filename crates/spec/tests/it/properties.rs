@@ -1,11 +1,14 @@
-//! Properties: no input makes a parser panic, what is printed is read back, and complaints lie inside the text.
+//! Properties: no input makes a parser panic, what is printed is read back, and complaints lie
+//! inside the text.
 
 use muster_model::unit::{Bytes, Span, Time};
 use muster_spec::quantity::{
-    parse_array, parse_begin, parse_bytes, parse_cpus, parse_gpus, parse_instant, parse_limit, parse_range,
-    parse_signal, parse_span, parse_whole,
+    parse_array, parse_begin, parse_bytes, parse_cpus, parse_gpus, parse_instant, parse_limit,
+    parse_range, parse_signal, parse_span, parse_whole,
 };
-use muster_spec::{Diagnostics, parse_cluster, parse_facts, parse_facts_line, parse_queues, parse_site};
+use muster_spec::{
+    Diagnostics, parse_cluster, parse_facts, parse_facts_line, parse_queues, parse_site,
+};
 use proptest::prelude::*;
 use serde_json::{Map, json};
 
@@ -82,9 +85,11 @@ fn document() -> impl Strategy<Value = String> {
     let value = scalar.prop_recursive(3, 24, 5, move |inner| {
         let field = field.clone();
         prop_oneof![
-            prop::collection::vec(inner.clone(), 0..5).prop_map(|items| format!("[{}]", items.join(", "))),
+            prop::collection::vec(inner.clone(), 0..5)
+                .prop_map(|items| format!("[{}]", items.join(", "))),
             prop::collection::vec((field, inner), 0..5).prop_map(|fields| {
-                let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+                let fields: Vec<_> =
+                    fields.iter().map(|(name, value)| format!("{name}: {value}")).collect();
                 format!("{{{}}}", fields.join(", "))
             }),
         ]
@@ -143,8 +148,9 @@ fn sound(source: &str, error: &Diagnostics) {
     for one in error.iter() {
         assert!(!one.message.is_empty());
         if one.line > 0 {
-            let line =
-                lines.get(one.line as usize - 1).unwrap_or_else(|| panic!("line {} of {source:?}", one.line));
+            let line = lines
+                .get(one.line as usize - 1)
+                .unwrap_or_else(|| panic!("line {} of {source:?}", one.line));
             let columns = line.chars().count() as u32;
             assert!(one.column >= 1 && one.column <= columns + 1, "{one:?} in {line:?}");
             assert!(one.column + one.length <= columns + 2, "{one:?} in {line:?}");
@@ -192,7 +198,8 @@ fn every_quantity(text: &str) {
 fn print_span(span: Span) -> String {
     let mut rest = span.0;
     let mut text = String::new();
-    for (unit, size) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)] {
+    for (unit, size) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)]
+    {
         if rest >= size {
             text += &format!("{}{unit}", rest / size);
             rest %= size;
@@ -203,7 +210,9 @@ fn print_span(span: Span) -> String {
 
 /// Exact text of an instant, by counting days from the epoch one by one in years and months.
 fn print_instant(time: Time) -> String {
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let (mut days, millis) = (time.0 / 86_400_000, time.0 % 86_400_000);
     let mut year = 1970;
     while days >= 365 + u64::from(leap(year)) {
@@ -218,7 +227,12 @@ fn print_instant(time: Time) -> String {
     }
     let secs = millis / 1000;
     let (hour, minute, second) = (secs / 3600, secs / 60 % 60, secs % 60);
-    format!("{year}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", month + 1, days + 1, millis % 1000)
+    format!(
+        "{year}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z",
+        month + 1,
+        days + 1,
+        millis % 1000
+    )
 }
 
 proptest! {
@@ -276,7 +290,8 @@ proptest! {
     fn sizes_read_what_was_printed(bytes in 1u64 << 20..=u64::MAX, gib in 1..16_000_000u64) {
         prop_assert_eq!(parse_bytes(&bytes.to_string()), Ok(Bytes(bytes)));
         prop_assert_eq!(parse_bytes(&format!("{bytes}B")), Ok(Bytes(bytes)));
-        // Views print at most one decimal: what they print reads back as no more, and at most a tenth less.
+        // Views print at most one decimal: what they print reads back as no more, and at most a
+        // tenth less.
         let viewed = parse_bytes(&Bytes(bytes).to_string()).unwrap().0;
         prop_assert!(viewed <= bytes && bytes - viewed <= bytes / 10, "{} {}", viewed, bytes);
         prop_assert_eq!(parse_bytes(&format!("{gib}GiB")), Ok(Bytes(gib << 30)));

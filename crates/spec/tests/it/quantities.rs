@@ -3,8 +3,8 @@
 use muster_model::Array;
 use muster_model::unit::{Bytes, CpuMilli, GpuMilli, Span, Time};
 use muster_spec::quantity::{
-    Begin, MAX_SPAN, Malformed, parse_array, parse_begin, parse_bytes, parse_cpus, parse_gpus, parse_instant,
-    parse_limit, parse_range, parse_signal, parse_span, parse_whole,
+    Begin, MAX_SPAN, Malformed, parse_array, parse_begin, parse_bytes, parse_cpus, parse_gpus,
+    parse_instant, parse_limit, parse_range, parse_signal, parse_span, parse_whole,
 };
 
 const MINUTE: u64 = 60_000;
@@ -90,9 +90,18 @@ fn sizes() {
     ] {
         assert_eq!(parse_bytes(text), Ok(Bytes(bytes)), "{text}");
     }
-    for text in
-        ["", "80", "1048575", "-1GB", "GB", "1XB", "0.3B", "16384PiB", "1..5GB", "99999999999999999999PB"]
-    {
+    for text in [
+        "",
+        "80",
+        "1048575",
+        "-1GB",
+        "GB",
+        "1XB",
+        "0.3B",
+        "16384PiB",
+        "1..5GB",
+        "99999999999999999999PB",
+    ] {
         assert!(parse_bytes(text).is_err(), "{text:?}");
     }
 }
@@ -111,12 +120,24 @@ fn gpus_and_cpus() {
         let amount = parse_gpus(text).unwrap();
         assert_eq!((amount.devices, amount.share), (devices, GpuMilli(share)), "{text}");
     }
-    for text in
-        ["", "-1", "129", "1.5", "0.0001", "two", "1e2", "h100:2", ".5", "5.", "99999999999999999999999"]
-    {
+    for text in [
+        "",
+        "-1",
+        "129",
+        "1.5",
+        "0.0001",
+        "two",
+        "1e2",
+        "h100:2",
+        ".5",
+        "5.",
+        "99999999999999999999999",
+    ] {
         assert!(parse_gpus(text).is_err(), "{text:?}");
     }
-    for (text, milli) in [("4", 4000), ("0.5", 500), ("500m", 500), ("0", 0), ("1000000", 1_000_000_000)] {
+    for (text, milli) in
+        [("4", 4000), ("0.5", 500), ("500m", 500), ("0", 0), ("1000000", 1_000_000_000)]
+    {
         assert_eq!(parse_cpus(text), Ok(CpuMilli(milli)), "{text}");
     }
     for text in ["", "-1", "1000001", "0.0001", "0.5m", "m", "4 cores"] {
@@ -126,7 +147,9 @@ fn gpus_and_cpus() {
 
 #[test]
 fn whole_numbers_and_ranges() {
-    for (text, number) in [("0", 0), ("-5", -5), ("+5", 5), (" 7 ", 7), ("9223372036854775807", i64::MAX)] {
+    for (text, number) in
+        [("0", 0), ("-5", -5), ("+5", 5), (" 7 ", 7), ("9223372036854775807", i64::MAX)]
+    {
         assert_eq!(parse_whole(text), Ok(number), "{text}");
     }
     for text in ["", "-", "+-1", "1.0", "1_000", "0x10", "9223372036854775808", "five"] {
@@ -189,7 +212,8 @@ fn arrays() {
 
 #[test]
 fn signals() {
-    for (text, number) in [("USR1", 10), ("SIGUSR1", 10), ("sigterm", 15), ("10", 10), ("HUP", 1), ("31", 31)]
+    for (text, number) in
+        [("USR1", 10), ("SIGUSR1", 10), ("sigterm", 15), ("10", 10), ("HUP", 1), ("31", 31)]
     {
         assert_eq!(parse_signal(text), Ok(number), "{text}");
     }

@@ -1,4 +1,5 @@
-//! Queue files that are written read back as the same tree, and look as a person would have written them.
+//! Queue files that are written read back as the same tree, and look as a person would have written
+//! them.
 
 use muster_spec::{parse_queues, write_queues};
 

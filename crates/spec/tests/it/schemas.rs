@@ -33,8 +33,12 @@ fn every_field_has_a_description() {
         properties(&schema, "", &mut found);
         assert!(found.len() >= least, "{} fields", found.len());
         for (path, property) in found {
-            let description = property.get("description").and_then(Value::as_str).unwrap_or_default();
-            assert!(description.len() > 10 && description.ends_with('.'), "{path}: {description:?}");
+            let description =
+                property.get("description").and_then(Value::as_str).unwrap_or_default();
+            assert!(
+                description.len() > 10 && description.ends_with('.'),
+                "{path}: {description:?}"
+            );
         }
         assert_eq!(schema["additionalProperties"], false);
         assert!(schema["$schema"].as_str().unwrap().contains("2020-12"));
@@ -51,7 +55,8 @@ fn the_fields_of_the_schema_are_the_fields_that_are_read() {
     }
 }
 
-/// Every fact and threshold stands in the schemas with its bounds, and every field there is one that is read.
+/// Every fact and threshold stands in the schemas with its bounds, and every field there is one
+/// that is read.
 #[test]
 fn the_schemas_of_advice_follow_the_tables() {
     use muster_model::advice::{Fact, Kind, Threshold};
@@ -69,7 +74,10 @@ fn the_schemas_of_advice_follow_the_tables() {
         match fact.kind() {
             Kind::Flag => assert_eq!(described["type"], "boolean"),
             Kind::Count { min, max, default } => {
-                assert_eq!((&described["minimum"], &described["maximum"]), (&min.into(), &max.into()));
+                assert_eq!(
+                    (&described["minimum"], &described["maximum"]),
+                    (&min.into(), &max.into())
+                );
                 assert_eq!(described["default"], default);
             }
             Kind::Hundredths { .. } => assert_eq!(described["multipleOf"], 0.01),
@@ -83,14 +91,16 @@ fn the_schemas_of_advice_follow_the_tables() {
         );
     }
     for (section, described) in site["properties"].as_object().unwrap() {
-        for name in described["properties"].as_object().into_iter().flatten().map(|(name, _)| name) {
+        for name in described["properties"].as_object().into_iter().flatten().map(|(name, _)| name)
+        {
             let text = format!("{section}: {{{name}: {{a: [[]]}}}}");
             let error = muster_spec::parse_site(&text, None).unwrap_err().to_string();
             assert!(!error.contains("there is no"), "{error}");
         }
     }
     for name in facts["properties"].as_object().unwrap().keys() {
-        let error = muster_spec::parse_facts(&format!("{name}: [[]]"), None).unwrap_err().to_string();
+        let error =
+            muster_spec::parse_facts(&format!("{name}: [[]]"), None).unwrap_err().to_string();
         assert!(!error.contains("there is no"), "{error}");
     }
 }

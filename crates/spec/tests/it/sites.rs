@@ -7,8 +7,9 @@ use proptest::prelude::*;
 
 use crate::support::summary;
 
-/// A small site around what a row is about. `F` goes on with its fleet, `P` with its people; `N` gives needs, `M` entries of
-/// the mix, `S` needs and, behind a bar, a mix. Everything else is a whole file.
+/// A small site around what a row is about. `F` goes on with its fleet, `P` with its people; `N`
+/// gives needs, `M` entries of the mix, `S` needs and, behind a bar, a mix. Everything else is a
+/// whole file.
 fn site(row: &str) -> String {
     let base = "fleet: {nodes: 4, gpus: 32}\npeople: {users: 6}\n";
     match row.split_at(2.min(row.len())) {
@@ -34,7 +35,8 @@ fn refused(rows: &[(&str, &str)]) {
 
 /// Facts of a site beyond its fleet of 4 nodes with 32 GPUs and its 6 users.
 fn facts(row: &str) -> Vec<String> {
-    let base = Facts::default().with(Fact::FleetNodes, 4).with(Fact::FleetGpus, 32).with(Fact::Users, 6);
+    let base =
+        Facts::default().with(Fact::FleetNodes, 4).with(Fact::FleetGpus, 32).with(Fact::Users, 6);
     let read = parse_site(&site(row), None).unwrap_or_else(|error| panic!("{row}: {error}")).facts;
     let differs = |fact: &&Fact| read.get(**fact) != base.get(**fact);
     Fact::ALL.iter().filter(differs).map(|fact| format!("{fact}={}", read.value(*fact))).collect()
@@ -57,7 +59,9 @@ rules: {scheduler-gpus: 24, platform-fte: 0.5}
     assert_eq!(profile.mix.len(), 2);
     assert_eq!((&*profile.mix[0].name, profile.mix[0].share_percent), ("pretrain", Some(60)));
     assert_eq!(profile.mix[0].facts.get(Fact::Nodes), 4);
-    assert!(profile.mix[0].facts.is(Fact::TightlyCoupled) && profile.mix[0].facts.is(Fact::BareMetal));
+    assert!(
+        profile.mix[0].facts.is(Fact::TightlyCoupled) && profile.mix[0].facts.is(Fact::BareMetal)
+    );
     assert_eq!((&*profile.mix[1].name, profile.mix[1].share_percent), ("notebooks", None));
     assert_eq!(profile.mix[1].facts, Facts::default());
     assert_eq!(profile.thresholds.get(Threshold::SchedulerGpus), 24);
@@ -115,7 +119,10 @@ fn what_is_implied_need_not_be_written() {
         ("N autoscaling: true", vec!["needs.services=true", "needs.autoscaling=true"]),
         ("N isolated-slices: true", vec!["needs.isolated-slices=true", "needs.shared-gpus=true"]),
         ("M {name: a, facts: {long_lived_services: true}}", vec!["needs.services=true"]),
-        ("M {name: a, facts: {python_native_pipeline: true}}", vec!["needs.distributed-python=true"]),
+        (
+            "M {name: a, facts: {python_native_pipeline: true}}",
+            vec!["needs.distributed-python=true"],
+        ),
         ("S rl: true | {name: a, facts: {python_native_pipeline: true}}", vec!["needs.rl=true"]),
         (
             "S distributed-python: false | {name: a, facts: {python_native_pipeline: true}}",
@@ -190,14 +197,23 @@ fn fleets_that_are_refused() {
             "F, hosting: bare_metal",
             "1:38 `fleet.hosting` does not know `bare_metal` | expected `bare-metal` or `cloud` | did you mean `bare-metal`?",
         ),
-        ("F, hosting: moon", "1:38 `fleet.hosting` does not know `moon` | expected `bare-metal` or `cloud`"),
+        (
+            "F, hosting: moon",
+            "1:38 `fleet.hosting` does not know `moon` | expected `bare-metal` or `cloud`",
+        ),
         ("F, rdma: true", "1:29 there is no field `rdma` | did you mean `fabric`? | (list)"),
-        ("F, bare-metal: true", "1:29 there is no field `bare-metal` | did you mean `hosting`? | (list)"),
+        (
+            "F, bare-metal: true",
+            "1:29 there is no field `bare-metal` | did you mean `hosting`? | (list)",
+        ),
         ("F, mig: true", "1:29 there is no field `mig` | did you mean `models`? | (list)"),
         ("F, model: h100", "1:29 there is no field `model` | did you mean `models`? | (list)"),
         ("F, models: []", "1:37 `fleet.models` is empty | expected at least one entry"),
         ("F, models: [h100, H100]", "1:44 two models are named `h100` | again here"),
-        ("F, models: [h 100]", "1:38 `fleet.models` is not a GPU model | expected a word such as `h100`"),
+        (
+            "F, models: [h 100]",
+            "1:38 `fleet.models` is not a GPU model | expected a word such as `h100`",
+        ),
         ("F, users: 4", "1:29 there is no field `users` | `users` belongs under `people` | (list)"),
         ("F, elastic: yes", "1:38 `fleet.elastic` is not true or false | write `true`"),
         (
@@ -287,16 +303,28 @@ fn people_that_are_refused() {
             "P, operates-slurm: true",
             "2:20 there is no field `operates-slurm` | did you mean `operates`? | (list)",
         ),
-        ("P, modernize: true", "2:20 there is no field `modernize` | did you mean `modernise`? | (list)"),
-        ("P, gitops: true", "2:20 there is no field `gitops` | `gitops` belongs under `needs` | (list)"),
+        (
+            "P, modernize: true",
+            "2:20 there is no field `modernize` | did you mean `modernise`? | (list)",
+        ),
+        (
+            "P, gitops: true",
+            "2:20 there is no field `gitops` | `gitops` belongs under `needs` | (list)",
+        ),
     ]);
 }
 
 #[test]
 fn needs_and_rules_that_are_refused() {
     refused(&[
-        ("N inference: true", "3:9 there is no field `inference` | did you mean `services`? | (list)"),
-        ("N quotas: true", "3:9 there is no field `quotas` | did you mean `strict-quotas`? | (list)"),
+        (
+            "N inference: true",
+            "3:9 there is no field `inference` | did you mean `services`? | (list)",
+        ),
+        (
+            "N quotas: true",
+            "3:9 there is no field `quotas` | did you mean `strict-quotas`? | (list)",
+        ),
         ("N users: 4", "3:9 there is no field `users` | `users` belongs under `people` | (list)"),
         ("N training: 3", "3:19 `needs.training` is not true or false | write `true` or `false`"),
         ("N swepes: true", "3:9 there is no field `swepes` | did you mean `sweeps`? | (list)"),
@@ -377,7 +405,10 @@ fn mixes_that_are_refused() {
 #[test]
 fn contradictions() {
     refused(&[
-        ("P, teams: 7", "2:27 `people.teams` contradicts `people.users` | there are more teams than users"),
+        (
+            "P, teams: 7",
+            "2:27 `people.teams` contradicts `people.users` | there are more teams than users",
+        ),
         (
             "P, works: true",
             "2:27 `people.works` contradicts `people.operates` | nothing is operated that could work | `people.operates` is not written; add it, or remove this",
@@ -505,7 +536,8 @@ fn what_is_missing_and_other_files() {
 
 #[test]
 fn mistakes_as_they_are_shown() {
-    let shown = |row: &str| parse_site(&site(row), Some("site.yaml")).unwrap_err().render(Colour::Never);
+    let shown =
+        |row: &str| parse_site(&site(row), Some("site.yaml")).unwrap_err().render(Colour::Never);
     assert_snapshot!(shown("fleet:\n  nodes: 4\n  users: 6\n"), @r"
     error: there is no field `users`
      --> site.yaml:3:3

@@ -46,7 +46,11 @@ pub fn check(source: &str) -> Result<Vec<Checked>, Diagnostics> {
 }
 
 /// Parses with overrides and checks against the given nodes.
-pub fn check_on(source: &str, nodes: &[NodeSpec], overrides: &Value) -> Result<Vec<Checked>, Diagnostics> {
+pub fn check_on(
+    source: &str,
+    nodes: &[NodeSpec],
+    overrides: &Value,
+) -> Result<Vec<Checked>, Diagnostics> {
     let overrides = overrides.as_object().cloned().unwrap_or_else(Map::new);
     let documents = muster_spec::parse(source, Some("train.yaml"), &overrides)?;
     let queues = queues();
@@ -73,7 +77,8 @@ pub fn cluster_complaint(source: &str) -> String {
     muster_spec::parse_cluster(source, Some("cluster.yaml")).unwrap_err().render(Colour::Never)
 }
 
-/// Complaints as `line:column message | label | hint`, one per line. Hints that list every name are `(list)`.
+/// Complaints as `line:column message | label | hint`, one per line. Hints that list every name are
+/// `(list)`.
 pub fn summary(complaints: &Diagnostics) -> String {
     let one = |complaint: &muster_spec::Diagnostic| {
         let hint = match complaint.hint.as_deref() {
@@ -87,7 +92,10 @@ pub fn summary(complaints: &Diagnostics) -> String {
             }
             Some(hint) => format!(" | {hint}"),
         };
-        format!("{}:{} {} | {}{hint}", complaint.line, complaint.column, complaint.message, complaint.label)
+        format!(
+            "{}:{} {} | {}{hint}",
+            complaint.line, complaint.column, complaint.message, complaint.label
+        )
     };
     complaints.iter().map(one).collect::<Vec<_>>().join("\n")
 }

@@ -11,8 +11,8 @@ use crate::support::{nodes, queues};
 /// What a job's topology becomes on a site with these levels, or the complaint.
 fn read(levels: &[&str], nodes: &[NodeSpec], job: &str) -> Result<Option<Topology>, String> {
     let queues = queues();
-    let site =
-        Site::new("ada".into(), nodes, &queues).with_levels(levels.iter().map(|level| Arc::from(*level)));
+    let site = Site::new("ada".into(), nodes, &queues)
+        .with_levels(levels.iter().map(|level| Arc::from(*level)));
     let documents = muster_spec::parse(job, Some("train.yaml"), &Map::new());
     let checked = documents.and_then(|documents| muster_spec::check_all(&documents, &site));
     let checked = checked.map_err(|wrong| wrong.render(Colour::Never))?;
@@ -23,7 +23,11 @@ fn read(levels: &[&str], nodes: &[NodeSpec], job: &str) -> Result<Option<Topolog
 fn becomes(text: &str, rule: TopologyRule, segment: Option<(u32, &str)>) {
     let job = format!("nodes: 2\ngpus: 8\ngpu: h100\nrun: a\ntopology: {text}");
     let segment = segment.map(|(tasks, level)| Segment { tasks, level: level.into() });
-    assert_eq!(read(&["block", "leaf"], &nodes(), &job), Ok(Some(Topology { rule, segment })), "{text}");
+    assert_eq!(
+        read(&["block", "leaf"], &nodes(), &job),
+        Ok(Some(Topology { rule, segment })),
+        "{text}"
+    );
 }
 
 #[test]
@@ -56,11 +60,26 @@ fn what_makes_no_sense_is_refused_with_a_hint() {
         ("{}", &["`topology` says nothing"]),
         ("leaf", &["`topology` is not a mapping"]),
         ("{require: leaf}", &["did you mean `required`?"]),
-        ("{required: leaf, spread: leaf}", &["`spread` and `required` contradict each other", "keep one"]),
-        ("{spread: block, segment: {tasks: 2, level: leaf}}", &["contradict each other", "remove `spread`"]),
-        ("{required: leaf, segment: {tasks: 2, level: leaf}}", &["not narrower than that of `required`"]),
-        ("{preferred: leaf, segment: {tasks: 2, level: block}}", &["not narrower than that of `preferred`"]),
-        ("{segment: {tasks: 4, level: leaf}}", &["do not divide into segments", "write `tasks: 3`"]),
+        (
+            "{required: leaf, spread: leaf}",
+            &["`spread` and `required` contradict each other", "keep one"],
+        ),
+        (
+            "{spread: block, segment: {tasks: 2, level: leaf}}",
+            &["contradict each other", "remove `spread`"],
+        ),
+        (
+            "{required: leaf, segment: {tasks: 2, level: leaf}}",
+            &["not narrower than that of `required`"],
+        ),
+        (
+            "{preferred: leaf, segment: {tasks: 2, level: block}}",
+            &["not narrower than that of `preferred`"],
+        ),
+        (
+            "{segment: {tasks: 4, level: leaf}}",
+            &["do not divide into segments", "write `tasks: 3`"],
+        ),
         ("{segment: {tasks: 2, level: node}}", &["write `tasks-per-node: 2` instead"]),
         ("{segment: {tasks: 2}}", &["`level` is missing"]),
     ] {

@@ -1,4 +1,5 @@
-//! Traces as they are handed in: whatever stands in them is a job, a bad row or a refusal, and never a panic.
+//! Traces as they are handed in: whatever stands in them is a job, a bad row or a refusal, and
+//! never a panic.
 
 use muster_spec::{RowError, TRACE_HEADER, TraceFormat, TraceJob, TraceReader, write_trace_job};
 use proptest::prelude::*;
@@ -64,7 +65,8 @@ proptest! {
         for (format, text) in [(TraceFormat::Csv, own), (TraceFormat::Helios, helios), (TraceFormat::Sacct, sacct)] {
             for job in read(format, &text).into_iter().flatten() {
                 prop_assert!(job.tasks > 0);
-                // What was read can be written, and read again: the id of a job without one is its number.
+                // What was read can be written, and read again: the id of a job without one is its
+                // number.
                 let again = read(TraceFormat::Csv, &format!("{TRACE_HEADER}{}", write_trace_job(&job)));
                 prop_assert_eq!(again, [Ok(job)]);
             }

@@ -3,8 +3,8 @@
 use muster_model::advice::{Fact, Standing};
 
 use super::super::dimension::{
-    Dimension, SMALL_TEAM, absent, addon, comparison, guide, hyperstack, kentino, muster, native, overview,
-    upstream, weak,
+    Dimension, SMALL_TEAM, absent, addon, comparison, guide, hyperstack, kentino, muster, native,
+    overview, upstream, weak,
 };
 use crate::condition::Condition::Is;
 use crate::workload::terms::COUPLED;

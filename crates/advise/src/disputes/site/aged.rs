@@ -1,5 +1,5 @@
-//! What the pages say, and what has become true since they were written. Every entry gives the date at which Muster looked.
-//! Data only.
+//! What the pages say, and what has become true since they were written. Every entry gives the date
+//! at which Muster looked. Data only.
 
 use muster_model::advice::DisputeKind::Aged;
 use muster_model::advice::Page::{Comparison, Guide, Hyperstack, Kentino, Upstream};
@@ -56,7 +56,11 @@ pub(super) const AGED: &[Disagreement] = &[
         Is(Fact::Tracking),
         "which of its parts do you miss: the search, the tracking, the notebooks or the queue?",
         &[
-            says(Kentino, "summary table, row 7", "managed experiments with tracking: Determined.AI"),
+            says(
+                Kentino,
+                "summary table, row 7",
+                "managed experiments with tracking: Determined.AI",
+            ),
             says(
                 Kentino,
                 "Run:ai and Determined",
@@ -183,7 +187,11 @@ pub(super) const AGED: &[Disagreement] = &[
                 "Kubernetes for AI: the 2026 stack",
                 "Kubeflow Trainer with PyTorchJob, TFJob and MPIJob",
             ),
-            says(Hyperstack, "multi-node coordination behaviour", "MPI Operator, Kubeflow Training Operator"),
+            says(
+                Hyperstack,
+                "multi-node coordination behaviour",
+                "MPI Operator, Kubeflow Training Operator",
+            ),
             says(
                 Upstream,
                 "kubeflow.org: migrating to Trainer v2; kubeflow/trainer 2.4, 2026",
@@ -227,7 +235,11 @@ pub(super) const AGED: &[Disagreement] = &[
                 "gres.conf",
                 "AutoDetect=nvml finds slices by itself and saves writing device paths",
             ),
-            says(Kentino, "gres.conf: its listing", "AutoDetect=nvml, and the device paths by hand under it"),
+            says(
+                Kentino,
+                "gres.conf: its listing",
+                "AutoDetect=nvml, and the device paths by hand under it",
+            ),
             says(
                 Upstream,
                 "slurm.schedmd.com, gres.conf, November 2026",

@@ -19,7 +19,11 @@ pub(super) const BASE: &[Disagreement] = &[
         All(&[Is(Fact::OperatesSlurm), Is(Fact::Works), MIXED]),
         "is the training that Slurm runs today still the work that pays for the fleet?",
         &[
-            says(Kentino, "decision tree, step 2", "services as well as training: Kubernetes is the base"),
+            says(
+                Kentino,
+                "decision tree, step 2",
+                "services as well as training: Kubernetes is the base",
+            ),
             says(
                 Kentino,
                 "where Slurm hits its ceiling",
@@ -40,9 +44,21 @@ pub(super) const BASE: &[Disagreement] = &[
         All(&[KUBERNETES, Is(Fact::OperatesKubernetes), Is(Fact::Works), COUPLED]),
         "does a gang scheduler there place a run on as few switches as Slurm would?",
         &[
-            says(Guide, "constraint table, row 1", "coupled training across nodes on bare metal: Slurm"),
-            says(Guide, "decision flow", "distributed training on Kubernetes: add a gang scheduler"),
-            says(Comparison, "why it's needed", "a team fluent in one pays a real tax to operate the other"),
+            says(
+                Guide,
+                "constraint table, row 1",
+                "coupled training across nodes on bare metal: Slurm",
+            ),
+            says(
+                Guide,
+                "decision flow",
+                "distributed training on Kubernetes: add a gang scheduler",
+            ),
+            says(
+                Comparison,
+                "why it's needed",
+                "a team fluent in one pays a real tax to operate the other",
+            ),
             says(Comparison, "hybrid", "run Slurm on that Kubernetes (Slinky, Soperator)"),
         ],
         "stays on Kubernetes behind a gang scheduler; Slurm inside it where people are at home in Slurm",
@@ -63,8 +79,16 @@ pub(super) const BASE: &[Disagreement] = &[
                 "the same paragraph, last sentence",
                 "do not install Ray as the top-level scheduler",
             ),
-            says(Kentino, "decision tree, step 5", "Ray on Kubernetes, or inside a Slurm allocation"),
-            says(Overview, "don't-miss checklist", "on the existing platform, not as a parallel stack"),
+            says(
+                Kentino,
+                "decision tree, step 5",
+                "Ray on Kubernetes, or inside a Slurm allocation",
+            ),
+            says(
+                Overview,
+                "don't-miss checklist",
+                "on the existing platform, not as a parallel stack",
+            ),
         ],
         "Ray alone for one person with several nodes and no services; on one node it is a library under the person's own hands; for \
          anybody else it is a guest of the base plane",
@@ -105,8 +129,16 @@ pub(super) const BASE: &[Disagreement] = &[
                 "summary table, row 3",
                 "an inference platform: Kubernetes with the GPU Operator, no batch scheduler",
             ),
-            says(Kentino, "decision tree, step 3", "without a platform team: Slurm regardless of the mix"),
-            says(Guide, "constraint table, row 5", "inference at scale: Kubernetes with Ray Serve or KServe"),
+            says(
+                Kentino,
+                "decision tree, step 3",
+                "without a platform team: Slurm regardless of the mix",
+            ),
+            says(
+                Guide,
+                "constraint table, row 5",
+                "inference at scale: Kubernetes with Ray Serve or KServe",
+            ),
         ],
         "Kubernetes, k3s when small and unstaffed: step 2 asks about training clusters that also serve, and Slurm has nothing for an endpoint",
     ),
@@ -127,7 +159,11 @@ pub(super) const BASE: &[Disagreement] = &[
                 "summary table, row 4",
                 "mixed: Kubernetes, Kueue, Volcano, Kubeflow; no word of staff",
             ),
-            says(Kentino, "where Slurm hits its ceiling", "two separate small clusters are often simpler"),
+            says(
+                Kentino,
+                "where Slurm hits its ceiling",
+                "two separate small clusters are often simpler",
+            ),
             says(
                 Hyperstack,
                 "how to map your workload, rows 3 and 4",

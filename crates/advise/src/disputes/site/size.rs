@@ -1,4 +1,5 @@
-//! Disagreements about how small is too small for a scheduler, and how large for one plane. Data only.
+//! Disagreements about how small is too small for a scheduler, and how large for one plane. Data
+//! only.
 
 use muster_model::advice::DisputeKind::{Itself, Pages};
 use muster_model::advice::Page::{Guide, Hyperstack, Kentino, Muster, Upstream};
@@ -17,13 +18,21 @@ pub(super) const SIZE: &[Disagreement] = &[
         All(&[SMALL_BAND, Never(&ENFORCED)]),
         "is coordination failing today?",
         &[
-            says(Kentino, "decision tree, step 1", "fewer than 16 GPUs and fewer than 8 users: no scheduler"),
+            says(
+                Kentino,
+                "decision tree, step 1",
+                "fewer than 16 GPUs and fewer than 8 users: no scheduler",
+            ),
             says(
                 Kentino,
                 "the honest small-team reality, last sentence",
                 "Slurm pays around 16 GPUs or 8 users, whichever comes first",
             ),
-            says(Kentino, "summary table, row 1", "4 to 16 GPUs on 1 or 2 nodes, 2 to 6 users: no scheduler"),
+            says(
+                Kentino,
+                "summary table, row 1",
+                "4 to 16 GPUs on 1 or 2 nodes, 2 to 6 users: no scheduler",
+            ),
             says(
                 Kentino,
                 "the honest small-team reality",
@@ -80,7 +89,11 @@ pub(super) const SIZE: &[Disagreement] = &[
         ]),
         "who would have to learn to live without it?",
         &[
-            says(Kentino, "decision tree, step 1", "fewer than 16 GPUs and fewer than 8 users: no scheduler"),
+            says(
+                Kentino,
+                "decision tree, step 1",
+                "fewer than 16 GPUs and fewer than 8 users: no scheduler",
+            ),
             says(Guide, "when not to switch", "what works is not replaced for fashion"),
         ],
         "keeps what is there: its cost was in the installation, and removing it gains nothing that is counted",
@@ -91,7 +104,11 @@ pub(super) const SIZE: &[Disagreement] = &[
         All(&[SMALL, EDGE]),
         "does anybody log in to these machines?",
         &[
-            says(Kentino, "decision tree, step 1", "fewer than 16 GPUs and fewer than 8 users: no scheduler"),
+            says(
+                Kentino,
+                "decision tree, step 1",
+                "fewer than 16 GPUs and fewer than 8 users: no scheduler",
+            ),
             says(Guide, "constraint table, row 3", "edge, small, CI or development: k3s"),
         ],
         "k3s: what nobody logs in to cannot be run by people who talk",
@@ -102,7 +119,11 @@ pub(super) const SIZE: &[Disagreement] = &[
         All(&[SMALL, Is(Fact::Services)]),
         "who is woken when the endpoint is down?",
         &[
-            says(Kentino, "decision tree, step 1", "fewer than 16 GPUs and fewer than 8 users: no scheduler"),
+            says(
+                Kentino,
+                "decision tree, step 1",
+                "fewer than 16 GPUs and fewer than 8 users: no scheduler",
+            ),
             says(
                 Kentino,
                 "summary table, row 3",
@@ -118,7 +139,11 @@ pub(super) const SIZE: &[Disagreement] = &[
         All(&[Any(&[SMALL, SMALL_BAND]), ENFORCED]),
         "what happens to somebody who does not keep to it?",
         &[
-            says(Kentino, "decision tree, step 1", "fewer than 16 GPUs and fewer than 8 users: no scheduler"),
+            says(
+                Kentino,
+                "decision tree, step 1",
+                "fewer than 16 GPUs and fewer than 8 users: no scheduler",
+            ),
             says(
                 Kentino,
                 "what a scheduler actually does",
@@ -148,7 +173,11 @@ pub(super) const SIZE: &[Disagreement] = &[
                 "summary table, row 4",
                 "training, inference and tools, without a limit of size: Kubernetes, Kueue, Volcano, Kubeflow",
             ),
-            says(Kentino, "summary table, row 6", "10 teams or more with a budget: Run:ai on Kubernetes"),
+            says(
+                Kentino,
+                "summary table, row 6",
+                "10 teams or more with a budget: Run:ai on Kubernetes",
+            ),
             says(
                 Guide,
                 "how to scale it",
@@ -161,10 +190,17 @@ pub(super) const SIZE: &[Disagreement] = &[
     dispute(
         "size-of-k3s",
         Pages,
-        All(&[Any(&[EDGE, Is(Fact::OperatesK3s), Is(Fact::FleetDev)]), Reaches(Threshold::K3sFleetNodes)]),
+        All(&[
+            Any(&[EDGE, Is(Fact::OperatesK3s), Is(Fact::FleetDev)]),
+            Reaches(Threshold::K3sFleetNodes),
+        ]),
         "is it one place with many nodes, or many places with few?",
         &[
-            says(Guide, "when not to switch", "k3s was never sized for a large datacentre; no number"),
+            says(
+                Guide,
+                "when not to switch",
+                "k3s was never sized for a large datacentre; no number",
+            ),
             says(
                 Guide,
                 "constraint table, row 3",
@@ -199,7 +235,11 @@ pub(super) const SIZE: &[Disagreement] = &[
                 "serving customer traffic: Kubernetes with the GPU Operator",
             ),
             says(Kentino, "decision tree, step 3", "no platform team: Slurm regardless of the mix"),
-            says(Hyperstack, "Hyperstack Secure Private Cloud", "no team for it: a managed cluster"),
+            says(
+                Hyperstack,
+                "Hyperstack Secure Private Cloud",
+                "no team for it: a managed cluster",
+            ),
         ],
         "k3s for endpoints alone, Slurm where work that ends is there too; a provider if that is possible, who makes it Kubernetes",
     ),

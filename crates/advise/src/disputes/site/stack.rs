@@ -1,7 +1,10 @@
-//! Disagreements about what is added to the base plane, how it is configured, and who does it. Data only.
+//! Disagreements about what is added to the base plane, how it is configured, and who does it. Data
+//! only.
 
 use muster_model::advice::DisputeKind::{Itself, Pages};
-use muster_model::advice::Page::{Comparison, Guide, Hyperstack, Kentino, Muster, Overview, Upstream};
+use muster_model::advice::Page::{
+    Comparison, Guide, Hyperstack, Kentino, Muster, Overview, Upstream,
+};
 use muster_model::advice::{Fact, Plane, Threshold};
 
 use super::{dispute, says};
@@ -21,7 +24,11 @@ pub(super) const STACK: &[Disagreement] = &[
         "does any run span nodes?",
         &[
             says(Kentino, "summary table, row 4", "mixed: Kubernetes, Kueue, Volcano, Kubeflow"),
-            says(Kentino, "decision tree, step 2", "Kueue, then Volcano if distributed training is in scope"),
+            says(
+                Kentino,
+                "decision tree, step 2",
+                "Kueue, then Volcano if distributed training is in scope",
+            ),
             says(
                 Kentino,
                 "when you do not need Volcano",
@@ -42,7 +49,11 @@ pub(super) const STACK: &[Disagreement] = &[
                 "labeller; how to integrate",
                 "Volcano, Kueue or KAI: any of them is the gang scheduler",
             ),
-            says(Kentino, "why naive Kubernetes is wrong", "Kueue admits jobs, Volcano places gangs: both"),
+            says(
+                Kentino,
+                "why naive Kubernetes is wrong",
+                "Kueue admits jobs, Volcano places gangs: both",
+            ),
             says(
                 Comparison,
                 "how it's set up",
@@ -63,7 +74,11 @@ pub(super) const STACK: &[Disagreement] = &[
         "what happens to two Ray clusters that start on GPUs for one and a half?",
         &[
             says(Kentino, "KubeRay", "RayJob with Kueue gang scheduling is documented and works"),
-            says(Guide, "the load-bearing invariant", "KubeRay integrates Volcano for exactly this"),
+            says(
+                Guide,
+                "the load-bearing invariant",
+                "KubeRay integrates Volcano for exactly this",
+            ),
             says(
                 Upstream,
                 "KubeRay pull request 3592 and issue 4723",
@@ -78,7 +93,11 @@ pub(super) const STACK: &[Disagreement] = &[
         All(&[Is(Fact::Sweeps), SLURM]),
         "are bad trials stopped early?",
         &[
-            says(Kentino, "batch jobs and services table, row 2", "a sweep of 200 jobs: native on Slurm"),
+            says(
+                Kentino,
+                "batch jobs and services table, row 2",
+                "a sweep of 200 jobs: native on Slurm",
+            ),
             says(
                 Kentino,
                 "decision tree, step 5; Ray",
@@ -221,7 +240,11 @@ pub(super) const STACK: &[Disagreement] = &[
                 "comparison: interconnect",
                 "Slurm reaches InfiniBand or RoCE directly, with no container network in between",
             ),
-            says(Hyperstack, "orchestrator options", "managed Slurm is often deployed on Kubernetes"),
+            says(
+                Hyperstack,
+                "orchestrator options",
+                "managed Slurm is often deployed on Kubernetes",
+            ),
             says(
                 Kentino,
                 "where Slurm hits its ceiling",
@@ -237,7 +260,11 @@ pub(super) const STACK: &[Disagreement] = &[
         All(&[Is(Fact::Managed), COUPLED, Any(&[SLURM, KUBERNETES])]),
         "who opens the fabric to the pods and keeps it open after an upgrade: the provider or you?",
         &[
-            says(Hyperstack, "how to map your workload, row 1", "large distributed training: Slurm"),
+            says(
+                Hyperstack,
+                "how to map your workload, row 1",
+                "large distributed training: Slurm",
+            ),
             says(
                 Hyperstack,
                 "orchestrator options",
@@ -268,7 +295,11 @@ pub(super) const STACK: &[Disagreement] = &[
                 "how to scale it",
                 "Ray inside KubeRay, in the Kubernetes pool, so that there is no third plane",
             ),
-            says(Kentino, "decision tree, step 5", "KubeRay on Kubernetes, or salloc with Ray on Slurm"),
+            says(
+                Kentino,
+                "decision tree, step 5",
+                "KubeRay on Kubernetes, or salloc with Ray on Slurm",
+            ),
         ],
         "what trains or searches starts inside a Slurm allocation, what serves goes to the other side through KubeRay",
     ),
@@ -302,7 +333,11 @@ pub(super) const STACK: &[Disagreement] = &[
         All(&[SLURM, Is(Fact::FleetElastic)]),
         "is the smallest number of nodes that is always there enough for most work?",
         &[
-            says(Guide, "SchedMD's framing", "Slurm's pool is known, Kubernetes' can grow without limit"),
+            says(
+                Guide,
+                "SchedMD's framing",
+                "Slurm's pool is known, Kubernetes' can grow without limit",
+            ),
             says(
                 Comparison,
                 "comparison table: node elasticity",
@@ -338,7 +373,11 @@ pub(super) const STACK: &[Disagreement] = &[
         All(&[RUNAI, Any(&[Is(Fact::SharedGpus), Is(Fact::Notebooks), Is(Fact::IsolatedSlices)])]),
         "must a neighbour who takes too much be stopped, or is it enough to ask?",
         &[
-            says(Kentino, "Run:ai and Determined", "one GPU is split between workloads at the memory level"),
+            says(
+                Kentino,
+                "Run:ai and Determined",
+                "one GPU is split between workloads at the memory level",
+            ),
             says(
                 Comparison,
                 "failure modes, 6",

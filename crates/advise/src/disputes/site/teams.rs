@@ -1,5 +1,5 @@
-//! Disagreements about whom the fleet is for: teams that share it, what they pay and enforce, and what people are used to.
-//! Data only.
+//! Disagreements about whom the fleet is for: teams that share it, what they pay and enforce, and
+//! what people are used to. Data only.
 
 use muster_model::advice::DisputeKind::{Itself, Pages};
 use muster_model::advice::Page::{Comparison, Guide, Hyperstack, Kentino, Upstream};
@@ -8,7 +8,9 @@ use muster_model::advice::{Fact, Threshold};
 use super::{dispute, says};
 use crate::condition::Condition::{All, Any, Below, Is, Never, Not, Reaches};
 use crate::rule::Disagreement;
-use crate::site::terms::{COMMERCIAL, COUPLED, DECLARED, FINITE, ON_KUBERNETES, RUNAI, SLURM, STAFFED};
+use crate::site::terms::{
+    COMMERCIAL, COUPLED, DECLARED, FINITE, ON_KUBERNETES, RUNAI, SLURM, STAFFED,
+};
 
 /// In the order of the rules that they touch.
 pub(super) const TEAMS: &[Disagreement] = &[
@@ -68,7 +70,11 @@ pub(super) const TEAMS: &[Disagreement] = &[
                 "labeller, rule 1; decision flow",
                 "coupled on bare metal is asked first: Slurm, whatever else is wanted",
             ),
-            says(Guide, "constraint table, row 2", "GitOps: Kubernetes, with a gang scheduler for batch"),
+            says(
+                Guide,
+                "constraint table, row 2",
+                "GitOps: Kubernetes, with a gang scheduler for batch",
+            ),
             says(
                 Guide,
                 "failure modes, 4",
@@ -126,7 +132,11 @@ pub(super) const TEAMS: &[Disagreement] = &[
         ]),
         "must shares be enforced, and is there money to have that done?",
         &[
-            says(Kentino, "summary table, row 6", "many teams and a budget for tools: Run:ai on Kubernetes"),
+            says(
+                Kentino,
+                "summary table, row 6",
+                "many teams and a budget for tools: Run:ai on Kubernetes",
+            ),
             says(Kentino, "decision tree, step 4", "many teams and strict quotas: evaluate Run:ai"),
             says(
                 Kentino,

@@ -20,7 +20,11 @@ pub(super) const CHOICE: &[Disagreement] = &[
                 "labeller, rule 2",
                 "asks for a Python pipeline first, and never for tenancy: ray",
             ),
-            says(Page::Guide, "decision flow", "asks for tenancy and services before Python: kubernetes"),
+            says(
+                Page::Guide,
+                "decision flow",
+                "asks for tenancy and services before Python: kubernetes",
+            ),
         ],
         muster: "follows the labeller, which is the guide's checked part; Ray through KubeRay keeps the platform's quota either way",
     },
@@ -75,8 +79,16 @@ pub(super) const CHOICE: &[Disagreement] = &[
                 "labeller, rule 1",
                 "coupling on bare metal comes first: slurm, and Ray leaves the label",
             ),
-            says(Page::Guide, "matrix, row 4", "a Python pipeline is ray, on Kubernetes or on Slurm"),
-            says(Page::Kentino, "Ray and KubeRay", "actors map onto Ray cleanly, and onto batch jobs poorly"),
+            says(
+                Page::Guide,
+                "matrix, row 4",
+                "a Python pipeline is ray, on Kubernetes or on Slurm",
+            ),
+            says(
+                Page::Kentino,
+                "Ray and KubeRay",
+                "actors map onto Ray cleanly, and onto batch jobs poorly",
+            ),
         ],
         muster: "keeps slurm, which places the coupled part whole, and puts Ray on it in the stack: nothing is lost but the word",
     },
@@ -122,13 +134,21 @@ pub(super) const CHOICE: &[Disagreement] = &[
         ]),
         question: "does anything else on this fleet need Kubernetes, and who operates it?",
         positions: &[
-            says(Page::Guide, "labeller, rule 4; decision flow", "simple batch, in containers: kubernetes"),
+            says(
+                Page::Guide,
+                "labeller, rule 4; decision flow",
+                "simple batch, in containers: kubernetes",
+            ),
             says(
                 Page::Comparison,
                 "rule of thumb",
                 "what ends and is known in size: slurm; what stays and is elastic: kubernetes",
             ),
-            says(Page::Kentino, "decision tree, steps 2 and 3", "no services, or no platform team: slurm"),
+            says(
+                Page::Kentino,
+                "decision tree, steps 2 and 3",
+                "no services, or no platform team: slurm",
+            ),
             says(
                 Page::Hyperstack,
                 "workload profiles, 2; scheduling model",
@@ -143,8 +163,16 @@ pub(super) const CHOICE: &[Disagreement] = &[
         when: All(&[ON_KUBERNETES_OR_K3S, Is(Fact::TightlyCoupled), Is(Fact::LongLivedServices)]),
         question: "does training crowd out the services, or the other way round, often enough to fence them off?",
         positions: &[
-            says(Page::Guide, "matrix, row 6", "batch training and services on one fleet: split it"),
-            says(Page::Guide, "labeller, last rule; edge 4", "splits only where slurm is the primary"),
+            says(
+                Page::Guide,
+                "matrix, row 6",
+                "batch training and services on one fleet: split it",
+            ),
+            says(
+                Page::Guide,
+                "labeller, last rule; edge 4",
+                "splits only where slurm is the primary",
+            ),
             says(
                 Page::Kentino,
                 "summary table, rows 4 and 8",
@@ -177,11 +205,18 @@ pub(super) const CHOICE: &[Disagreement] = &[
     Disagreement {
         id: "k3s-for-tenants",
         kind: DisputeKind::Itself,
-        when: All(&[Chosen(&[Plane::K3s]), Any(&[Is(Fact::MultiTenant), Is(Fact::LongLivedServices)])]),
+        when: All(&[
+            Chosen(&[Plane::K3s]),
+            Any(&[Is(Fact::MultiTenant), Is(Fact::LongLivedServices)]),
+        ]),
         question: "would an hour without this cluster hurt anybody but its owners?",
         positions: &[
             says(Page::Guide, "labeller, rule 3", "small comes before services and tenants: k3s"),
-            says(Page::Guide, "matrix, row 2", "a platform of many tenants with online services: kubernetes"),
+            says(
+                Page::Guide,
+                "matrix, row 2",
+                "a platform of many tenants with online services: kubernetes",
+            ),
             says(Page::Guide, "decision flow", "services or tenants: either of the two"),
         ],
         muster: "follows the labeller: it is the same API, so that manifests move when the cluster grows",
@@ -193,7 +228,11 @@ pub(super) const CHOICE: &[Disagreement] = &[
         question: "how many nodes does the cluster have, whatever one job spans?",
         positions: &[
             says(Page::Guide, "labeller, its facts", "this fact means small, CI or a single node"),
-            says(Page::Overview, "Kubernetes and k3s", "edge nodes, small clusters, CI and development"),
+            says(
+                Page::Overview,
+                "Kubernetes and k3s",
+                "edge nodes, small clusters, CI and development",
+            ),
             says(Page::Guide, "failure modes, 6", "not a large datacentre; no number is given"),
         ],
         muster: "warns from a number of nodes of its own, which a site can set (k3s-nodes)",

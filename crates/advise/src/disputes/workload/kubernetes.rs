@@ -58,7 +58,11 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
         when: All(&[COUPLED, ON_KUBERNETES_OR_K3S]),
         question: "what places the pods once the quota is granted?",
         positions: &[
-            says(Page::Guide, "labeller", "Volcano, Kueue or KAI: any of them satisfies the requirement"),
+            says(
+                Page::Guide,
+                "labeller",
+                "Volcano, Kueue or KAI: any of them satisfies the requirement",
+            ),
             says(
                 Page::Comparison,
                 "how it is set up",
@@ -162,10 +166,18 @@ pub(super) const KUBERNETES: &[Disagreement] = &[
     Disagreement {
         id: "inference-at-scale",
         kind: DisputeKind::Pages,
-        when: All(&[Chosen(&[Plane::Kubernetes]), Is(Fact::LongLivedServices), Not(Fact::TightlyCoupled)]),
+        when: All(&[
+            Chosen(&[Plane::Kubernetes]),
+            Is(Fact::LongLivedServices),
+            Not(Fact::TightlyCoupled),
+        ]),
         question: "how many models and replicas, and does one replica span nodes?",
         positions: &[
-            says(Page::Guide, "labeller, rule 4", "kubernetes with the GPU Operator, and no serving layer"),
+            says(
+                Page::Guide,
+                "labeller, rule 4",
+                "kubernetes with the GPU Operator, and no serving layer",
+            ),
             says(Page::Guide, "matrix, row 5", "Kubernetes with Ray Serve or KServe"),
             says(Page::Overview, "decision matrix", "Ray Serve, KServe or Dynamo on Kubernetes"),
             says(

@@ -1,4 +1,5 @@
-//! Disagreements about Slurm for one workload, about the pool beside it, and about what lies under either plane. Data only.
+//! Disagreements about Slurm for one workload, about the pool beside it, and about what lies under
+//! either plane. Data only.
 
 use muster_model::advice::{DisputeKind, Fact, Page};
 
@@ -16,7 +17,11 @@ pub(super) const SLURM: &[Disagreement] = &[
         question: "does capacity have to move between batch and services within a day?",
         positions: &[
             says(Page::Guide, "labeller, last rule", "partition the nodes, with a clear boundary"),
-            says(Page::Guide, "how to scale it", "two pools, or Slurm as pods through Slinky or Soperator"),
+            says(
+                Page::Guide,
+                "how to scale it",
+                "two pools, or Slurm as pods through Slinky or Soperator",
+            ),
             says(
                 Page::Comparison,
                 "hybrid",
@@ -51,7 +56,11 @@ pub(super) const SLURM: &[Disagreement] = &[
         when: All(&[ON_SLURM, Is(Fact::MultiTenant)]),
         question: "are the tenants colleagues who compete, or customers who must not see each other?",
         positions: &[
-            says(Page::Guide, "how to scale it", "accounts, fair share and QOS are Slurm's multi-tenancy"),
+            says(
+                Page::Guide,
+                "how to scale it",
+                "accounts, fair share and QOS are Slurm's multi-tenancy",
+            ),
             says(
                 Page::Guide,
                 "decision flow; labeller, rule 1",
@@ -119,7 +128,11 @@ pub(super) const SLURM: &[Disagreement] = &[
         when: ON_SLURM,
         question: "does the program itself survive a change of its size?",
         positions: &[
-            says(Page::Hyperstack, "Slurm failure modes, 1", "the allocation is fixed at submission"),
+            says(
+                Page::Hyperstack,
+                "Slurm failure modes, 1",
+                "the allocation is fixed at submission",
+            ),
             says(
                 Page::Upstream,
                 "Slurm FAQ: change a job's size; SchedulerParameters=permit_job_expansion",
@@ -134,7 +147,11 @@ pub(super) const SLURM: &[Disagreement] = &[
         when: All(&[ON_SLURM, Not(Fact::PythonNativePipeline)]),
         question: "how many processes does one GPU of the running job have?",
         positions: &[
-            says(Page::Comparison, "Slurm job script", "one task per node, which starts one process per GPU"),
+            says(
+                Page::Comparison,
+                "Slurm job script",
+                "one task per node, which starts one process per GPU",
+            ),
             says(
                 Page::Kentino,
                 "Slurm job script",
@@ -149,7 +166,11 @@ pub(super) const SLURM: &[Disagreement] = &[
         when: ON_SLURM,
         question: "does the sentence speak of one job's tasks, or of several jobs on one node?",
         positions: &[
-            says(Page::Overview, "Slurm", "lists gang scheduling among what Slurm has, for training"),
+            says(
+                Page::Overview,
+                "Slurm",
+                "lists gang scheduling among what Slurm has, for training",
+            ),
             says(Page::Kentino, "Slurm", "gang scheduling is built in"),
             says(
                 Page::Guide,
@@ -170,7 +191,11 @@ pub(super) const SLURM: &[Disagreement] = &[
                 "composition stack",
                 "every path lands on the same: driver, GPU Operator, DRA, NCCL, RDMA fabric; Slurm's, too",
             ),
-            says(Page::Guide, "labeller, rules 1 and 4", "the GPU Operator belongs to Kubernetes alone"),
+            says(
+                Page::Guide,
+                "labeller, rules 1 and 4",
+                "the GPU Operator belongs to Kubernetes alone",
+            ),
             says(
                 Page::Kentino,
                 "Kubernetes for AI: the 2026 stack",

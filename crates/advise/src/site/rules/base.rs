@@ -1,18 +1,22 @@
-//! The base plane: what owns the nodes. Ordered; the first rule that holds chooses. Data only, with the argument for the
-//! order.
+//! The base plane: what owns the nodes. Ordered; the first rule that holds chooses. Data only, with
+//! the argument for the order.
 //!
-//! The pages ask in different orders: the tree of Kentino by size first, the flow of the guide by coupling first, the table of
-//! Hyperstack by team. This order keeps each of their answers where it is undisputed:
+//! The pages ask in different orders: the tree of Kentino by size first, the flow of the guide by
+//! coupling first, the table of Hyperstack by team. This order keeps each of their answers where it
+//! is undisputed:
 //!
-//! 1. What works stays. The guide's only "do not" about Slurm is unconditional, and no page recommends a migration that buys
-//!    nothing.
-//! 2. One owner with more than one node and dynamic Python: the one case for which a page allows Ray to own nodes. It stands
-//!    before the question of size, because its premise (one person) is narrower than "few people".
+//! 1. What works stays. The guide's only "do not" about Slurm is unconditional, and no page
+//!    recommends a migration that buys nothing.
+//! 2. One owner with more than one node and dynamic Python: the one case for which a page allows
+//!    Ray to own nodes. It stands before the question of size, because its premise (one person) is
+//!    narrower than "few people".
 //! 3. The edge, before size: a place that nobody logs in to cannot be run by talking.
-//! 4. Size: the tree's first question, and its first "yes" ends the conversation; unless something must be enforced, which
-//!    agreement cannot do.
-//! 5. Tenants who must be kept apart, before staff: neither conventions nor Slurm can do it with any staff.
-//! 6. Services, alone or mixed; for mixed work the question of staff stands before the wish, as in the tree's step 3.
+//! 4. Size: the tree's first question, and its first "yes" ends the conversation; unless something
+//!    must be enforced, which agreement cannot do.
+//! 5. Tenants who must be kept apart, before staff: neither conventions nor Slurm can do it with
+//!    any staff.
+//! 6. Services, alone or mixed; for mixed work the question of staff stands before the wish, as in
+//!    the tree's step 3.
 //! 7. Coupled training on bare metal, before declared state: the labeller asks for coupling first.
 //! 8. What is left is work that starts and ends.
 
@@ -21,16 +25,19 @@ use muster_model::advice::{Fact, Page, Plane, Source, Threshold};
 use crate::condition::Condition::{All, Always, Any, Below, Is, Never, Not, Reaches};
 use crate::rule::{Effect, Rule};
 use crate::site::terms::{
-    COMMERCIAL, COUPLED, DECLARED, EDGE, ENFORCED, FEDERATED, FINITE, MIXED, PLATFORM_NEEDS, PURE_SERVICES,
-    PYTHON, SMALL, SMALL_BAND, STAFFED, SUBSTRATE,
+    COMMERCIAL, COUPLED, DECLARED, EDGE, ENFORCED, FEDERATED, FINITE, MIXED, PLATFORM_NEEDS,
+    PURE_SERVICES, PYTHON, SMALL, SMALL_BAND, STAFFED, SUBSTRATE,
 };
 
-const CONVENTIONS: Effect =
-    Effect::Choose { primary: Plane::None, addon: "ssh, tmux, nvidia-smi and a page of conventions" };
+const CONVENTIONS: Effect = Effect::Choose {
+    primary: Plane::None,
+    addon: "ssh, tmux, nvidia-smi and a page of conventions",
+};
 const SLURM: Effect = Effect::Choose { primary: Plane::Slurm, addon: "" };
 const KUBERNETES: Effect = Effect::Choose { primary: Plane::Kubernetes, addon: "GPU Operator" };
 const K3S: Effect = Effect::Choose { primary: Plane::K3s, addon: "GPU Operator" };
-const RAY: Effect = Effect::Choose { primary: Plane::Ray, addon: "standalone, started by its owner" };
+const RAY: Effect =
+    Effect::Choose { primary: Plane::Ray, addon: "standalone, started by its owner" };
 
 /// Choosing rules, in order.
 pub(super) const BASE: &[Rule] = &[
@@ -56,7 +63,10 @@ pub(super) const BASE: &[Rule] = &[
     },
     Rule {
         id: "working-kubernetes-stays",
-        source: Source::new(Page::Muster, "the guide's \"when not to switch\", applied to Kubernetes"),
+        source: Source::new(
+            Page::Muster,
+            "the guide's \"when not to switch\", applied to Kubernetes",
+        ),
         when: All(&[Is(Fact::OperatesKubernetes), Is(Fact::Works)]),
         effect: KUBERNETES,
         sentence: "Kubernetes is there and works: batch is added to it, rather than a second orchestrator beside it",
@@ -82,7 +92,11 @@ pub(super) const BASE: &[Rule] = &[
             Not(Fact::Mpi),
             Never(&EDGE),
             Never(&ENFORCED),
-            Never(&Any(&[Is(Fact::OperatesSlurm), Is(Fact::OperatesKubernetes), Is(Fact::OperatesK3s)])),
+            Never(&Any(&[
+                Is(Fact::OperatesSlurm),
+                Is(Fact::OperatesKubernetes),
+                Is(Fact::OperatesK3s),
+            ])),
         ]),
         effect: RAY,
         sentence: "one person owns the nodes, and the work is reinforcement learning, search or distributed Python: Ray may \
@@ -155,7 +169,10 @@ pub(super) const BASE: &[Rule] = &[
     },
     Rule {
         id: "coupled-comes-first",
-        source: Source::new(Page::Guide, "labeller, rule 1 and last rule; constraint table, rows 1 and 6"),
+        source: Source::new(
+            Page::Guide,
+            "labeller, rule 1 and last rule; constraint table, rows 1 and 6",
+        ),
         when: All(&[
             MIXED,
             COUPLED,
@@ -175,7 +192,10 @@ pub(super) const BASE: &[Rule] = &[
     },
     Rule {
         id: "coupled-before-declared",
-        source: Source::new(Page::Guide, "labeller, rule 1; decision flow: coupling is asked first"),
+        source: Source::new(
+            Page::Guide,
+            "labeller, rule 1; decision flow: coupling is asked first",
+        ),
         when: All(&[
             DECLARED,
             STAFFED,

@@ -1,12 +1,13 @@
-//! Reasons: what the pages say for or about the answer, where it applies. They change nothing. Data only.
+//! Reasons: what the pages say for or about the answer, where it applies. They change nothing. Data
+//! only.
 
 use muster_model::advice::{Fact, Page, Plane, Source, Threshold};
 
 use crate::condition::Condition::{self, All, Any, Below, Chosen, Is, Never, Not, Reaches};
 use crate::rule::Rule;
 use crate::site::terms::{
-    COUPLED, FINITE, KUBERNETES, MIXED, NOTHING, PROVIDED, PURE_SERVICES, RUNAI, SLURM, SMALL, SMALL_BAND,
-    SUBSTRATE, TRAINS,
+    COUPLED, FINITE, KUBERNETES, MIXED, NOTHING, PROVIDED, PURE_SERVICES, RUNAI, SLURM, SMALL,
+    SMALL_BAND, SUBSTRATE, TRAINS,
 };
 
 /// Reasons, in the order in which they are told.
@@ -125,7 +126,10 @@ pub(super) const REASONS: &[Rule] = &[
     ),
     Rule::reason(
         "tracking-is-a-library",
-        Source::new(Page::Muster, "Determined is no longer developed; its parts exist apart from it"),
+        Source::new(
+            Page::Muster,
+            "Determined is no longer developed; its parts exist apart from it",
+        ),
         Is(Fact::Tracking),
         "experiment tracking rides on any plane: a tracking server such as MLflow, with Ray Tune or arrays for search",
     ),

@@ -1,13 +1,13 @@
-//! What stands on the base plane, and how the fleet is split. Data only. The words are labels: programs compare them, and
-//! none contains the separator of labels.
+//! What stands on the base plane, and how the fleet is split. Data only. The words are labels:
+//! programs compare them, and none contains the separator of labels.
 
 use muster_model::advice::{Fact, Page, Plane, Source, Threshold};
 
 use crate::condition::Condition::{All, Any, Chosen, Is, Never, Reaches};
 use crate::rule::{Effect, Rule};
 use crate::site::terms::{
-    BOTH_OPERATED, COUPLED, FEDERATED, FINITE, GANGS, KUBERNETES, MIXED, NOTHING, ON_KUBERNETES, PROVIDED,
-    PYTHON, QUEUED, RUNAI, SLURM, STAFFED, SUBSTRATE, TRAINS,
+    BOTH_OPERATED, COUPLED, FEDERATED, FINITE, GANGS, KUBERNETES, MIXED, NOTHING, ON_KUBERNETES,
+    PROVIDED, PYTHON, QUEUED, RUNAI, SLURM, STAFFED, SUBSTRATE, TRAINS,
 };
 
 /// Requiring, adding and splitting rules, in the order of labels.
@@ -110,7 +110,10 @@ pub(super) const STACK: &[Rule] = &[
     },
     Rule {
         id: "run-by-a-provider",
-        source: Source::new(Page::Hyperstack, "how to map your workload, row 1; what Hyperstack manages"),
+        source: Source::new(
+            Page::Hyperstack,
+            "how to map your workload, row 1; what Hyperstack manages",
+        ),
         when: All(&[Chosen(&[Plane::Slurm, Plane::Kubernetes]), PROVIDED]),
         effect: Effect::Add("run by a provider"),
         sentence: "no team for it and a provider may do it: hardware, drivers, fabric and the life of the cluster are the \

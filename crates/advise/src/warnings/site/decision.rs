@@ -1,5 +1,5 @@
-//! What makes a decision void before it is carried out: nodes with two masters, a migration that buys nothing, a plane that
-//! nobody runs. Data only.
+//! What makes a decision void before it is carried out: nodes with two masters, a migration that
+//! buys nothing, a plane that nobody runs. Data only.
 
 use muster_model::advice::{Fact, Page, Source};
 

@@ -1,4 +1,5 @@
-//! Failure modes of the fleet: who owns a node, who is kept apart from whom, and what lies between the nodes. Data only.
+//! Failure modes of the fleet: who owns a node, who is kept apart from whom, and what lies between
+//! the nodes. Data only.
 
 use muster_model::advice::{Fact, Page, Plane, Source, Threshold};
 
@@ -106,7 +107,10 @@ pub(super) const FLEET: &[Hazard] = &[
     },
     Hazard {
         id: "unconfined-devices",
-        source: Source::new(Page::Kentino, "where Slurm hits its ceiling, third place; its slurm.conf"),
+        source: Source::new(
+            Page::Kentino,
+            "where Slurm hits its ceiling, third place; its slurm.conf",
+        ),
         when: All(&[SLURM, Reaches(Threshold::SharedUsers)]),
         sentence: "GPUs kept apart by an environment variable only, which any job can change",
         tell: "nvidia-smi in a job of one GPU lists all of them",
@@ -169,7 +173,10 @@ pub(super) const FLEET: &[Hazard] = &[
     },
     Hazard {
         id: "free-but-apart",
-        source: Source::new(Page::Hyperstack, "Kubernetes failure modes, first; things that break, 1"),
+        source: Source::new(
+            Page::Hyperstack,
+            "Kubernetes failure modes, first; things that break, 1",
+        ),
         when: All(&[
             KUBERNETES,
             Any(&[Is(Fact::Training), Is(Fact::CoupledTraining)]),

@@ -37,7 +37,11 @@ pub(super) const PEOPLE: &[Hazard] = &[
         id: "gang-means-two-things",
         source: Source::new(Page::Guide, "failure modes, 2; comparison: failure modes, 3"),
         when: Any(&[
-            All(&[COUPLED, SLURM, Any(&[Is(Fact::KubernetesFluent), Is(Fact::OperatesKubernetes), POOL])]),
+            All(&[
+                COUPLED,
+                SLURM,
+                Any(&[Is(Fact::KubernetesFluent), Is(Fact::OperatesKubernetes), POOL]),
+            ]),
             All(&[COUPLED, ON_KUBERNETES, Any(&[Is(Fact::OperatesSlurm), Is(Fact::HpcFluent)])]),
         ]),
         sentence: "in Slurm's own words gang scheduling is time-slicing: jobs that share nodes are suspended in turns",

@@ -5,8 +5,8 @@ use muster_model::advice::{Fact, Page, Plane, Source, Threshold};
 use crate::condition::Condition::{All, Any, Chosen, Is, Never, Not, Reaches};
 use crate::rule::Hazard;
 use crate::site::terms::{
-    COUNTED_SHARES, COUPLED, FINITE, GANGS, KUBERNETES, NOTHING, ON_KUBERNETES, PYTHON, SEVERAL_NODES, SLURM,
-    SLURM_SERVES, TRAINS,
+    COUNTED_SHARES, COUPLED, FINITE, GANGS, KUBERNETES, NOTHING, ON_KUBERNETES, PYTHON,
+    SEVERAL_NODES, SLURM, SLURM_SERVES, TRAINS,
 };
 
 /// Most dangerous first.
@@ -49,7 +49,10 @@ pub(super) const PLANE: &[Hazard] = &[
     Hazard {
         id: "k3s-past-its-envelope",
         source: Source::new(Page::Overview, "failure modes, 4; guide: failure modes, 6"),
-        when: All(&[Any(&[Chosen(&[Plane::K3s]), Is(Fact::OperatesK3s)]), Reaches(Threshold::K3sFleetNodes)]),
+        when: All(&[
+            Any(&[Chosen(&[Plane::K3s]), Is(Fact::OperatesK3s)]),
+            Reaches(Threshold::K3sFleetNodes),
+        ]),
         sentence: "k3s as the control plane of more nodes than it was sized for",
         tell: "slow API calls and leader changes while nodes join or jobs start together",
         cure: "one k3s for each small place at the edge; full Kubernetes for a datacentre",
@@ -89,7 +92,10 @@ pub(super) const PLANE: &[Hazard] = &[
     },
     Hazard {
         id: "grows-only-if-asked",
-        source: Source::new(Page::Upstream, "Kueue issues 9891 and 16052: no automatic growth, August 2026"),
+        source: Source::new(
+            Page::Upstream,
+            "Kueue issues 9891 and 16052: no automatic growth, August 2026",
+        ),
         when: All(&[KUBERNETES, Is(Fact::Grow)]),
         sentence: "elastic jobs start smaller when the queue is full; nothing makes them larger when it empties",
         tell: "a job admitted with half its workers stays at half",
@@ -97,7 +103,10 @@ pub(super) const PLANE: &[Hazard] = &[
     },
     Hazard {
         id: "elastic-nodes-fixed-pool",
-        source: Source::new(Page::Comparison, "comparison table: node elasticity; SchedMD's framing"),
+        source: Source::new(
+            Page::Comparison,
+            "comparison table: node elasticity; SchedMD's framing",
+        ),
         when: All(&[SLURM, Is(Fact::FleetElastic)]),
         sentence: "Slurm knows its pool beforehand, and this one comes and goes",
         tell: "nodes marked DOWN that were only returned",

@@ -1,12 +1,13 @@
-//! Arguments of a script, which stand on sbatch's command line and not in the script: which of them its body reads, and how those
-//! that are named reach it.
+//! Arguments of a script, which stand on sbatch's command line and not in the script: which of them
+//! its body reads, and how those that are named reach it.
 
 use super::super::script::quote;
 use super::read::Script;
 use super::shell::{Command, Part, Then, Word, commands, expansions};
 
 /// How scripts for other interpreters than a shell come by their arguments.
-const ELSEWHERE: [&str; 7] = ["sys.argv", "argparse", "@ARGV", "$ARGV", "commandArgs(", "$argv", "$1"];
+const ELSEWHERE: [&str; 7] =
+    ["sys.argv", "argparse", "@ARGV", "$ARGV", "commandArgs(", "$argv", "$1"];
 
 /// What the body reads of them, in order of the first use, with its line in the body.
 pub(super) fn used(script: &Script<'_>, all: &[Command]) -> Vec<(String, u32)> {
@@ -40,7 +41,8 @@ pub(super) fn used(script: &Script<'_>, all: &[Command]) -> Vec<(String, u32)> {
         }
         parts.iter().for_each(|part| of_part(part, command.line, &mut found));
         // From here on they are those that the script names itself.
-        let is_named = command.program().as_deref() == Some("set") && words.iter().any(|word| word == "--");
+        let is_named =
+            command.program().as_deref() == Some("set") && words.iter().any(|word| word == "--");
         if is_named && always_runs(command, behind) {
             return found;
         }
@@ -64,7 +66,9 @@ fn of_part(part: &Part, line: u32, found: &mut Vec<(String, u32)>) {
                 add(found, format!("${name}"), line);
             }
         }
-        Part::Arithmetic(text) => expansions(text).iter().for_each(|part| of_part(part, line, found)),
+        Part::Arithmetic(text) => {
+            expansions(text).iter().for_each(|part| of_part(part, line, found))
+        }
         Part::Substitution(text) => {
             for command in commands(text) {
                 let words = command.words.iter().flat_map(|word| &word.parts);
@@ -121,7 +125,8 @@ mod tests {
         check("(set -- a)\na $1\nb | set -- c\na $2", &[("$1", 2), ("$2", 4)]);
         check("for one; do a $one; done", &[("$@", 1)]);
         let script =
-            read::read("#!/usr/bin/env python3\n#SBATCH -n1\nimport sys\nprint(sys.argv)\n").unwrap();
+            read::read("#!/usr/bin/env python3\n#SBATCH -n1\nimport sys\nprint(sys.argv)\n")
+                .unwrap();
         assert_eq!(used(&script, &[]), [("sys.argv".to_owned(), 2)]);
     }
 }

@@ -1,5 +1,6 @@
-//! What the tasks of the job run, made of the body of a script. Slurm runs a body once, on the first node; a job of Muster runs its program
-//! in every task. Where both come to the same the one `srun` is taken away; else the first task alone runs the body as it is.
+//! What the tasks of the job run, made of the body of a script. Slurm runs a body once, on the
+//! first node; a job of Muster runs its program in every task. Where both come to the same the one
+//! `srun` is taken away; else the first task alone runs the body as it is.
 
 use muster_model::imported::{Becomes, ImportedOption, LaunchMode};
 use muster_model::{OutputFiles, output};
@@ -130,8 +131,9 @@ const VARIABLES: &[(&str, &str)] = &[
 
 /// Commands in `$( … )` that say the same on every node.
 const SAME_EVERYWHERE: &[&str] = &[
-    "awk", "basename", "cat", "cut", "dirname", "echo", "expr", "grep", "head", "paste", "printf", "pwd",
-    "readlink", "realpath", "scontrol", "sed", "seq", "sort", "tail", "tr", "uniq", "wc", "which",
+    "awk", "basename", "cat", "cut", "dirname", "echo", "expr", "grep", "head", "paste", "printf",
+    "pwd", "readlink", "realpath", "scontrol", "sed", "seq", "sort", "tail", "tr", "uniq", "wc",
+    "which",
 ];
 
 /// Variables that differ from node to node, or from one time to the next.
@@ -148,14 +150,16 @@ const OF_THE_NODE: &[&str] = &[
     "SLURM_PROCID",
 ];
 
-/// Makes the job's own step overlap those that the script starts: a step that overlaps holds nothing, so that each `srun` gets nodes, GPUs
-/// and memory of its own, as from a batch script. Were it the script's steps that overlap, all would land on the first node and GPU (both
-/// tried on 22.05).
+/// Makes the job's own step overlap those that the script starts: a step that overlaps holds
+/// nothing, so that each `srun` gets nodes, GPUs and memory of its own, as from a batch script.
+/// Were it the script's steps that overlap, all would land on the first node and GPU (both tried on
+/// 22.05).
 const OVERLAP: (&str, &str) = ("SLURM_OVERLAP", "1");
 
-/// Makes the first task alone go on, as if Slurm had started it as a batch script. GPUs of a node are the job's way to ask; a step that
-/// inherited them would take all of them in place of what its own options say. Masks of CPUs and memory are those of the job's own step, to
-/// which each `srun` of the script would be bound.
+/// Makes the first task alone go on, as if Slurm had started it as a batch script. GPUs of a node
+/// are the job's way to ask; a step that inherited them would take all of them in place of what its
+/// own options say. Masks of CPUs and memory are those of the job's own step, to which each `srun`
+/// of the script would be bound.
 const FIRST_TASK: &str = r#"# Slurm runs this script once, on the first node: so does the first task alone. Its `srun`s get their share of the job.
 [ "${RANK:-0}" = 0 ] || exit 0
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT
@@ -165,8 +169,8 @@ unset SLURM_CPU_BIND SLURM_CPU_BIND_LIST SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_VERB
 unset SLURM_MEM_BIND SLURM_MEM_BIND_LIST SLURM_MEM_BIND_PREFER SLURM_MEM_BIND_SORT SLURM_MEM_BIND_TYPE SLURM_MEM_BIND_VERBOSE
 "#;
 
-/// Gives the script's `srun`s the shares that sbatch would hand on to them: the job asks for the same by other options, of which a step
-/// that says nothing itself would take all.
+/// Gives the script's `srun`s the shares that sbatch would hand on to them: the job asks for the
+/// same by other options, of which a step that says nothing itself would take all.
 fn shares(sizes: &[Sizes]) -> String {
     let [sizes] = sizes else { return String::new() };
     let mut lines = String::new();
@@ -275,7 +279,9 @@ pub(super) fn understand(
             without(script, first, &sruns, says)
         }
         (obstacle, _) => {
-            let farm = || "it starts steps with a share of the job each, perhaps several at once".to_owned();
+            let farm = || {
+                "it starts steps with a share of the job each, perhaps several at once".to_owned()
+            };
             let why = is_farm.then(farm).or(obstacle);
             let why = why.unwrap_or_else(|| "it starts nothing with srun".to_owned());
             let before = format!("{FIRST_TASK}{}", shares(sizes));
@@ -287,7 +293,8 @@ pub(super) fn understand(
     }
 }
 
-/// Returns true where steps run beside each other: without their `srun` all of them would find the same GPUs and CPUs.
+/// Returns true where steps run beside each other: without their `srun` all of them would find the
+/// same GPUs and CPUs.
 fn is_farm(all: &[Command], steps: &[(Step, Geometry)]) -> bool {
     let has_background = all.iter().any(|command| command.then == Then::Background);
     let is_beside = |step: &Step| {
@@ -303,11 +310,16 @@ fn is_farm(all: &[Command], steps: &[(Step, Geometry)]) -> bool {
 fn starts_srun_elsewhere(all: &[Command], steps: &[(Step, Geometry)]) -> bool {
     let is_step = |index: usize| steps.iter().any(|(step, _)| step.command == index);
     let in_substitution = |word: &Word| {
-        word.parts.iter().any(|part| matches!(part, Part::Substitution(text) if text.contains("srun")))
+        word.parts
+            .iter()
+            .any(|part| matches!(part, Part::Substitution(text) if text.contains("srun")))
     };
     all.iter().enumerate().filter(|(index, _)| !is_step(*index)).any(|(_, command)| {
         let is_quiet = command.program().is_some_and(|name| REPEATABLE.contains(&name.as_str()));
-        command.words.iter().any(|word| in_substitution(word) || !is_quiet && word.raw.contains("srun"))
+        command
+            .words
+            .iter()
+            .any(|word| in_substitution(word) || !is_quiet && word.raw.contains("srun"))
     })
 }
 
@@ -318,7 +330,8 @@ fn code(all: &[Command]) -> String {
     words.chain(documents).collect::<Vec<_>>().join("\n")
 }
 
-/// A script that starts no tasks, with all that the job has on its node. On several nodes the first alone runs it, as Slurm does.
+/// A script that starts no tasks, with all that the job has on its node. On several nodes the first
+/// alone runs it, as Slurm does.
 fn merged(script: &Script<'_>, body: &str, sizes: &Sizes) -> Understood {
     let variables = own_node::variables(sizes, body);
     let (how, before, says) = match sizes.node_count() == Some(1)
@@ -363,7 +376,12 @@ fn foreign(script: &Script<'_>, body: &str, sizes: &Sizes) -> Understood {
 }
 
 /// Why not every task can run the body; `None`: it can.
-fn obstacle(all: &[Command], steps: &[(Step, Geometry)], sizes: &Sizes, groups: usize) -> Option<String> {
+fn obstacle(
+    all: &[Command],
+    steps: &[(Step, Geometry)],
+    sizes: &Sizes,
+    groups: usize,
+) -> Option<String> {
     if groups > 1 {
         return Some("which component runs what is not certain".to_owned());
     }
@@ -371,13 +389,19 @@ fn obstacle(all: &[Command], steps: &[(Step, Geometry)], sizes: &Sizes, groups: 
         [] => return Some("no srun is seen that starts a program".to_owned()),
         [one] => one,
         several => {
-            let lines: Vec<String> = several.iter().map(|(step, _)| step.line.to_string()).collect();
-            return Some(format!("it starts {} programs, one after or beside the other", lines.len()));
+            let lines: Vec<String> =
+                several.iter().map(|(step, _)| step.line.to_string()).collect();
+            return Some(format!(
+                "it starts {} programs, one after or beside the other",
+                lines.len()
+            ));
         }
     };
     let command = all.get(step.command)?;
     match &step.srun {
-        None if step.mpirun.is_some() => return Some("mpirun starts the processes itself".to_owned()),
+        None if step.mpirun.is_some() => {
+            return Some("mpirun starts the processes itself".to_owned());
+        }
         None if !step.started.as_ref().is_some_and(|started| started.by != Starter::Deepspeed)
             || sizes.per_node() != Some(1) =>
         {
@@ -391,7 +415,8 @@ fn obstacle(all: &[Command], steps: &[(Step, Geometry)], sizes: &Sizes, groups: 
             ));
         }
         Some(srun) if !is_removable(srun) => {
-            let name = srun.given.iter().find(|one| !is_known(one)).map_or("", |one| one.written.as_str());
+            let name =
+                srun.given.iter().find(|one| !is_known(one)).map_or("", |one| one.written.as_str());
             return Some(format!("`srun {name}` has no counterpart in a job"));
         }
         Some(_) if geometry.tasks != sizes.task_count() => {
@@ -417,10 +442,13 @@ fn obstacle(all: &[Command], steps: &[(Step, Geometry)], sizes: &Sizes, groups: 
             "`{word}` is filled in on the first node, and would be another thing on every node"
         ));
     }
-    let not_repeatable =
-        all.iter().enumerate().find(|(index, command)| *index != step.command && !is_repeatable(command));
+    let not_repeatable = all
+        .iter()
+        .enumerate()
+        .find(|(index, command)| *index != step.command && !is_repeatable(command));
     not_repeatable.map(|(_, command)| {
-        let shown: String = command.words.iter().take(3).map(Word::shown).collect::<Vec<_>>().join(" ");
+        let shown: String =
+            command.words.iter().take(3).map(Word::shown).collect::<Vec<_>>().join(" ");
         format!("`{shown}` must not run once for every task")
     })
 }
@@ -428,7 +456,9 @@ fn obstacle(all: &[Command], steps: &[(Step, Geometry)], sizes: &Sizes, groups: 
 /// What the shell fills into a word that is not the same everywhere.
 fn of_the_node(word: &Word) -> Option<String> {
     word.parts.iter().find_map(|part| match part {
-        Part::Variable { name, .. } if OF_THE_NODE.contains(&name.as_str()) => Some(format!("${name}")),
+        Part::Variable { name, .. } if OF_THE_NODE.contains(&name.as_str()) => {
+            Some(format!("${name}"))
+        }
         Part::Substitution(text) => {
             let differs = commands(text).iter().any(|command| {
                 let name = command.program();
@@ -441,12 +471,13 @@ fn of_the_node(word: &Word) -> Option<String> {
     })
 }
 
-/// Whether its output goes to a file: `> x`, `2>> x`, `&> x`, `>& x`; not `2>&1` and not `> /dev/null`.
+/// Whether its output goes to a file: `> x`, `2>> x`, `&> x`, `>& x`; not `2>&1` and not `>
+/// /dev/null`.
 fn writes_file(command: &Command) -> bool {
     command.redirects.iter().any(|(sign, target)| {
         let target = target.shown();
-        let is_descriptor =
-            sign.ends_with('&') && target.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+        let is_descriptor = sign.ends_with('&')
+            && target.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit());
         sign.contains('>') && !is_descriptor && !target.starts_with("/dev/")
     })
 }
@@ -503,7 +534,8 @@ fn without(script: &Script<'_>, sizes: &Sizes, sruns: &[(&Srun, u32)], says: &st
     understood
 }
 
-/// Variables that the script sets for an srun that is taken away: Muster's own is to read them, and starts before the script does.
+/// Variables that the script sets for an srun that is taken away: Muster's own is to read them, and
+/// starts before the script does.
 fn for_srun(body: &str, sruns: &[(&Srun, u32)]) -> Vec<(String, String)> {
     let first = sruns.iter().map(|(_, line)| *line).min().unwrap_or(0);
     let mut env: Vec<(String, String)> = Vec::new();
@@ -522,13 +554,21 @@ fn for_srun(body: &str, sruns: &[(&Srun, u32)]) -> Vec<(String, String)> {
 }
 
 /// A file that the step writes into is the job's where that names none itself.
-fn file_of_srun(script: &Script<'_>, one: &Given, name: &str, files: &mut OutputFiles) -> (Becomes, String) {
+fn file_of_srun(
+    script: &Script<'_>,
+    one: &Given,
+    name: &str,
+    files: &mut OutputFiles,
+) -> (Becomes, String) {
     let text = one.value.clone().unwrap_or_default();
     match (script.last(name), output::parts(&text)) {
-        (Some(own), _) => {
-            (Becomes::NotMapped, format!("the output of its tasks goes with the rest: {}", own.written))
+        (Some(own), _) => (
+            Becomes::NotMapped,
+            format!("the output of its tasks goes with the rest: {}", own.written),
+        ),
+        (None, Err(why)) => {
+            (Becomes::NotMapped, format!("{why}; Muster keeps the output (`muster logs`)"))
         }
-        (None, Err(why)) => (Becomes::NotMapped, format!("{why}; Muster keeps the output (`muster logs`)")),
         (None, Ok(_)) => {
             match name {
                 "output" => files.output = Some(text),
@@ -587,14 +627,17 @@ fn roles(
         if writes_file(command) || command.then == Then::Pipe || command.is_piped {
             return None;
         }
-        let mut group = srun.value("het-group").map_or(Some(0), |text| text.parse::<usize>().ok())?;
+        let mut group =
+            srun.value("het-group").map_or(Some(0), |text| text.parse::<usize>().ok())?;
         for (nth, part) in srun.program.split(|word| word.raw == ":").enumerate() {
             let mut words = part;
             if nth > 0 {
                 let texts: Vec<String> = part.iter().map(Word::shown).collect();
                 let (given, rest) = options(&[SRUN, SBATCH, PYXIS], &texts, step.line, false);
-                let named =
-                    given.iter().find(|one| one.name == Some("het-group")).and_then(|one| one.value.as_ref());
+                let named = given
+                    .iter()
+                    .find(|one| one.name == Some("het-group"))
+                    .and_then(|one| one.value.as_ref());
                 group = named.map_or(Some(nth), |text| text.parse::<usize>().ok())?;
                 words = &part[part.len() - rest.len()..];
             }

@@ -1,5 +1,6 @@
-//! Cures of findings that can be written into the job where they are chosen: the script's options, changed as its author would. It decides
-//! nothing; without a choice a job is what the script says, also where that is wrong.
+//! Cures of findings that can be written into the job where they are chosen: the script's options,
+//! changed as its author would. It decides nothing; without a choice a job is what the script says,
+//! also where that is wrong.
 
 use super::option::Given;
 use super::read::Script;
@@ -13,7 +14,8 @@ pub(super) fn one_task_a_node<'a>(script: &Script<'a>) -> Script<'a> {
     let mut cured = script.clone();
     for given in &mut cured.components {
         let sizes = Sizes::of(given);
-        let Some(per_node) = sizes.per_node().or_else(|| sizes.task_count()).filter(|tasks| *tasks > 1)
+        let Some(per_node) =
+            sizes.per_node().or_else(|| sizes.task_count()).filter(|tasks| *tasks > 1)
         else {
             continue;
         };

@@ -1,4 +1,5 @@
-//! The job file that is being made: its fields, and how they stand in YAML. It decides nothing about a script.
+//! The job file that is being made: its fields, and how they stand in YAML. It decides nothing
+//! about a script.
 
 use std::fmt::Write as _;
 
@@ -140,7 +141,10 @@ impl Draft {
             let then = if *takes_turns { ", then: requeue" } else { "" };
             let by = if *by_all { ", by: all" } else { "" };
             let to = to.as_ref().map_or_else(String::new, |to| format!(", to: {to}"));
-            lines.plain("checkpoint", &format!("{{signal: {signal}, grace: {lead_secs}s{then}{by}{to}}}"));
+            lines.plain(
+                "checkpoint",
+                &format!("{{signal: {signal}, grace: {lead_secs}s{then}{by}{to}}}"),
+            );
         }
         if let Some(max) = self.restart {
             lines.plain("restart", &format!("{{max: {max}}}"));
@@ -224,7 +228,8 @@ fn sizes(lines: &mut Lines, group: &Group) {
         lines.plain("extras", &format!("{{{}}}", extras.join(", ")));
     }
     let partitions: Vec<String> = group.partition.iter().map(|name| quoted(name)).collect();
-    let partition = (!partitions.is_empty()).then(|| format!("partition: [{}]", partitions.join(", ")));
+    let partition =
+        (!partitions.is_empty()).then(|| format!("partition: [{}]", partitions.join(", ")));
     let constraint = group.constraint.as_ref().map(|text| format!("constraint: {}", quoted(text)));
     let own: Vec<String> = partition.into_iter().chain(constraint).collect();
     if !own.is_empty() {
@@ -313,9 +318,9 @@ impl Lines {
         let is_plain = text.ends_with('\n')
             && !text.ends_with("\n\n")
             && !text.starts_with([' ', '\n', '\t'])
-            && text
-                .chars()
-                .all(|c| c == '\n' || c == '\t' || !c.is_control() && !('\u{80}'..='\u{9f}').contains(&c))
+            && text.chars().all(|c| {
+                c == '\n' || c == '\t' || !c.is_control() && !('\u{80}'..='\u{9f}').contains(&c)
+            })
             && !text.contains(['\u{feff}', '\u{2028}', '\u{2029}', '\u{85}'])
             && text.lines().all(|line| line.trim() == "" || !line.starts_with('\t'));
         if !is_plain {
@@ -337,7 +342,9 @@ impl Lines {
 /// A value as a YAML scalar: plain where nobody can take it for another thing, else in quotes.
 fn scalar(text: &str) -> String {
     let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '+' | '='))
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '+' | '='))
         && !matches!(
             text.to_ascii_lowercase().as_str(),
             "true" | "false" | "yes" | "no" | "on" | "off" | "null" | "y" | "n" | "inf" | "nan"

@@ -1,5 +1,6 @@
-//! What sbatch's environment would change in a script. Its command line counts most, then its environment, then the script (tried on
-//! 22.05): what is not in the script is not in the job, and of the environment only what is set here can be told.
+//! What sbatch's environment would change in a script. Its command line counts most, then its
+//! environment, then the script (tried on 22.05): what is not in the script is not in the job, and
+//! of the environment only what is set here can be told.
 
 use muster_model::imported::ImportReport;
 
@@ -8,15 +9,19 @@ use super::draft::Draft;
 use super::meaning::normal;
 use super::option::{Given, SBATCH, Takes};
 
-/// Options of the script that a variable would overrule with another value, a sentence each. `set` says what a variable holds.
+/// Options of the script that a variable would overrule with another value, a sentence each. `set`
+/// says what a variable holds.
 pub fn overruled(report: &ImportReport, set: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let differs = |(option, variable): (&'static str, &'static str)| {
         let value = set(variable)?;
-        let given = report.options.iter().rev().find(|one| variables::replaces(option, &one.option))?;
+        let given =
+            report.options.iter().rev().find(|one| variables::replaces(option, &one.option))?;
         let is_same = match given.option == option {
             _ if is_flag(option) && !is_on(&value) => true,
             false => false,
-            true => is_flag(option) || one_way(option, &value) == one_way(option, text(&given.written)),
+            true => {
+                is_flag(option) || one_way(option, &value) == one_way(option, text(&given.written))
+            }
         };
         (!is_same).then(|| {
             format!(
@@ -49,7 +54,12 @@ fn text(written: &str) -> &str {
 /// A value in one way of writing.
 fn one_way(option: &'static str, text: &str) -> String {
     let (written, value) = (format!("--{option}={text}"), Some(text.to_owned()));
-    normal(&mut Draft::default(), &Given { line: 0, written, name: Some(option), value }, option, text)
+    normal(
+        &mut Draft::default(),
+        &Given { line: 0, written, name: Some(option), value },
+        option,
+        text,
+    )
 }
 
 #[cfg(test)]
@@ -59,7 +69,8 @@ mod tests {
 
     #[test]
     fn what_the_environment_would_change_is_told_and_nothing_else() {
-        let script = "#!/bin/bash\n#SBATCH --time=60 -p gpu -N 2\n#SBATCH --partition=batch\nhostname\n";
+        let script =
+            "#!/bin/bash\n#SBATCH --time=60 -p gpu -N 2\n#SBATCH --partition=batch\nhostname\n";
         let report = import(script, "x", &Submission::default()).unwrap();
         let check = |variable: &str, value: &str, expected: &[&str]| {
             let told = overruled(&report, |name| (name == variable).then(|| value.to_owned()));
@@ -70,8 +81,7 @@ mod tests {
         check("SBATCH_QOS", "high", &[]);
         let told = "SBATCH_PARTITION=gpu is set here: sbatch takes it in place of --partition=batch on line 3, which the job has";
         check("SBATCH_PARTITION", "gpu", &[told]);
-        let script =
-            "#!/bin/bash\n#SBATCH --requeue --mem-per-cpu=4G\n#SBATCH --hint=nomultithread\nhostname\n";
+        let script = "#!/bin/bash\n#SBATCH --requeue --mem-per-cpu=4G\n#SBATCH --hint=nomultithread\nhostname\n";
         let report = import(script, "x", &Submission::default()).unwrap();
         let check = |variable: &str, value: &str, expected: Option<&str>| {
             let told = overruled(&report, |name| (name == variable).then(|| value.to_owned()));

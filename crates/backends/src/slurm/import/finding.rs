@@ -1,5 +1,5 @@
-//! Findings: what is wrong with a script, by a closed list of rules. A rule is data with a function that says what it saw; it never
-//! guesses, and is silent where something is not certain.
+//! Findings: what is wrong with a script, by a closed list of rules. A rule is data with a function
+//! that says what it saw; it never guesses, and is silent where something is not certain.
 
 use muster_model::check::Severity;
 use muster_model::imported::{ImportFinding, ImportedOption, LaunchMode};
@@ -51,7 +51,10 @@ impl Facts<'_> {
                 Some(_) => &[],
             };
             let line = self.line(command.line);
-            words.iter().filter_map(super::shell::assignment).map(move |(name, value)| (name, value, line))
+            words
+                .iter()
+                .filter_map(super::shell::assignment)
+                .map(move |(name, value)| (name, value, line))
         })
     }
 }

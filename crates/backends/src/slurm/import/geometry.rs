@@ -1,5 +1,5 @@
-//! How many processes a script starts, multiplied out: nodes, tasks of a step, workers of each task. Where a factor is not certain, the
-//! product is not, and that is said.
+//! How many processes a script starts, multiplied out: nodes, tasks of a step, workers of each
+//! task. Where a factor is not certain, the product is not, and that is said.
 
 use muster_model::imported::LaunchStep;
 
@@ -99,13 +99,15 @@ fn copies_of_srun(step: &Step, sizes: &Sizes, geometry: &mut Geometry) {
     };
     for name in ["nodes", "ntasks", "ntasks-per-node"] {
         if number(name) == Some(None) {
-            geometry.unknown.push(format!("srun --{name}={}", srun.value(name).unwrap_or_default()));
+            geometry
+                .unknown
+                .push(format!("srun --{name}={}", srun.value(name).unwrap_or_default()));
         }
     }
     let first = srun.program.first().map(super::shell::Word::shown);
-    geometry
-        .unknown
-        .extend(first.filter(|first| srun.unknown.contains(first)).map(|first| format!("srun {first}")));
+    geometry.unknown.extend(
+        first.filter(|first| srun.unknown.contains(first)).map(|first| format!("srun {first}")),
+    );
     if !geometry.unknown.is_empty() {
         return;
     }
@@ -140,7 +142,11 @@ fn copies_of_srun(step: &Step, sizes: &Sizes, geometry: &mut Geometry) {
 
 /// GPUs that a task of a step can see: its own where they are bound to it, else those of its node.
 fn visible(step: &Step, sizes: &Sizes) -> Option<u64> {
-    let own = step.srun.as_ref().and_then(|srun| srun.value("gpus-per-task")).and_then(super::value::gpus);
+    let own = step
+        .srun
+        .as_ref()
+        .and_then(|srun| srun.value("gpus-per-task"))
+        .and_then(super::value::gpus);
     let bound = own.or_else(|| sizes.gpus_per_task.clone().filter(|_| step.srun.is_some()));
     bound.map(|gpus| gpus.count).or_else(|| sizes.gpus_on_node()).filter(|count| *count > 0)
 }
@@ -157,16 +163,17 @@ fn workers(step: &Step, sizes: &Sizes, geometry: &mut Geometry) -> Option<u64> {
         None
     };
     match started.by {
-        Starter::Torchrun | Starter::OldLaunch => match started.value(&["nproc-per-node", "nproc-per-gpu"]) {
-            None => Some(1),
-            Some(value) => match (value.known.as_deref(), value.number()) {
-                (_, Some(number)) => Some(number),
-                (Some("gpu" | "auto"), None) => {
-                    visible(step, sizes).or_else(|| not_known("how many GPUs torchrun will see".to_owned()))
-                }
-                _ => not_known(format!("--nproc-per-node={}", value.shown)),
-            },
-        },
+        Starter::Torchrun | Starter::OldLaunch => {
+            match started.value(&["nproc-per-node", "nproc-per-gpu"]) {
+                None => Some(1),
+                Some(value) => match (value.known.as_deref(), value.number()) {
+                    (_, Some(number)) => Some(number),
+                    (Some("gpu" | "auto"), None) => visible(step, sizes)
+                        .or_else(|| not_known("how many GPUs torchrun will see".to_owned())),
+                    _ => not_known(format!("--nproc-per-node={}", value.shown)),
+                },
+            }
+        }
         Starter::Accelerate => {
             let machines = match started.value(&["num-machines"]) {
                 None => Some(1),
@@ -180,9 +187,14 @@ fn workers(step: &Step, sizes: &Sizes, geometry: &mut Geometry) -> Option<u64> {
             }
         }
         Starter::Deepspeed => match started.value(&["num-gpus"]) {
-            Some(value) => value.number().or_else(|| not_known(format!("--num_gpus={}", value.shown))),
-            None if is_on_hosts(started) => not_known("how many GPUs deepspeed takes there".to_owned()),
-            None => visible(step, sizes).or_else(|| not_known("how many GPUs deepspeed will see".to_owned())),
+            Some(value) => {
+                value.number().or_else(|| not_known(format!("--num_gpus={}", value.shown)))
+            }
+            None if is_on_hosts(started) => {
+                not_known("how many GPUs deepspeed takes there".to_owned())
+            }
+            None => visible(step, sizes)
+                .or_else(|| not_known("how many GPUs deepspeed will see".to_owned())),
         },
     }
 }

@@ -1,5 +1,6 @@
-//! What variables hold, where that is certain: those that Slurm sets for the batch script, and those that the script sets itself, with
-//! numbers and `$(( … ))`. Everything else is not known, and nothing is guessed.
+//! What variables hold, where that is certain: those that Slurm sets for the batch script, and
+//! those that the script sets itself, with numbers and `$(( … ))`. Everything else is not known,
+//! and nothing is guessed.
 
 use std::collections::BTreeMap;
 
@@ -91,8 +92,11 @@ impl Variables {
 
     /// The result of `$(( … ))`.
     fn sum(&self, text: &str) -> Option<i64> {
-        let mut sum =
-            Sum { letters: text.chars().filter(|c| !c.is_whitespace()).collect(), at: 0, variables: self };
+        let mut sum = Sum {
+            letters: text.chars().filter(|c| !c.is_whitespace()).collect(),
+            at: 0,
+            variables: self,
+        };
         let result = sum.added(0)?;
         (sum.at == sum.letters.len()).then_some(result)
     }
@@ -178,7 +182,9 @@ mod tests {
         let text = "N=8\nexport W=$((SLURM_NNODES * N))\nif x; then M=1; fi\nP=$(hostname)\nQ=\"${N}00\"\nR=${N:-3}\n\
                     S=$(( (N + 1) % 4 ))\nT=$((UNSET + 1))\n";
         commands(text).iter().for_each(|command| variables.take(command));
-        let check = |name: &str, expected: Option<&str>| assert_eq!(variables.get(name), expected, "{name}");
+        let check = |name: &str, expected: Option<&str>| {
+            assert_eq!(variables.get(name), expected, "{name}")
+        };
         check("N", Some("8"));
         check("W", Some("32"));
         check("M", None);

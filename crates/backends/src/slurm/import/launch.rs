@@ -1,5 +1,6 @@
-//! What the commands of a script start: `srun`, `torchrun`, `accelerate`, `deepspeed`, `mpirun`, also in one another and in containers,
-//! with the options that say how many. How many that comes to is in `geometry.rs`.
+//! What the commands of a script start: `srun`, `torchrun`, `accelerate`, `deepspeed`, `mpirun`,
+//! also in one another and in containers, with the options that say how many. How many that comes
+//! to is in `geometry.rs`.
 
 use super::known::Variables;
 use super::option::{Given, PYXIS, SBATCH, SRUN, options};
@@ -187,7 +188,8 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// Which component it runs in, where that is one alone: `srun --het-group=0,1` and `srun a : b` are in several.
+    /// Which component it runs in, where that is one alone: `srun --het-group=0,1` and `srun a : b`
+    /// are in several.
     pub(super) fn component(&self) -> Option<usize> {
         let Some(srun) = &self.srun else { return Some(0) };
         let is_several = srun.program.iter().any(|word| word.raw == ":");
@@ -239,15 +241,19 @@ fn base(word: &Word) -> String {
 fn held(word: &Word, variables: &Variables) -> Option<Vec<Word>> {
     let [Part::Variable { name, plain: true }] = word.parts.as_slice() else { return None };
     match commands(variables.written(name)?).as_slice() {
-        [one] if one.words.first().is_some_and(|first| !base(first).contains('$')) => Some(one.words.clone()),
+        [one] if one.words.first().is_some_and(|first| !base(first).contains('$')) => {
+            Some(one.words.clone())
+        }
         _ => None,
     }
 }
 
-/// Whether a word of srun that begins no option may turn into some: a variable without quotes, of which that is not known.
+/// Whether a word of srun that begins no option may turn into some: a variable without quotes, of
+/// which that is not known.
 fn may_be_options(word: &Word, variables: &Variables) -> bool {
     let [Part::Variable { name, .. }] = word.parts.as_slice() else { return false };
-    word.raw.starts_with('$') && variables.written(name).is_none_or(|text| text.trim_start().starts_with('-'))
+    word.raw.starts_with('$')
+        && variables.written(name).is_none_or(|text| text.trim_start().starts_with('-'))
 }
 
 /// Takes launchers off the front, one after the other.
@@ -288,7 +294,8 @@ fn peel(words: &[Word], step: &mut Step, variables: &Variables) {
                 inner(&text, step, variables);
                 step.inner = is_single.then_some(text);
             } else {
-                let file = words[1..].iter().map(Word::shown).find(|text| !text.starts_with(['-', '+']));
+                let file =
+                    words[1..].iter().map(Word::shown).find(|text| !text.starts_with(['-', '+']));
                 step.hidden = file;
             }
         }
@@ -299,11 +306,21 @@ fn peel(words: &[Word], step: &mut Step, variables: &Variables) {
                 let name = base(word);
                 matches!(
                     name.as_str(),
-                    "srun" | "torchrun" | "accelerate" | "deepspeed" | "mpirun" | "mpiexec" | "bash" | "sh"
+                    "srun"
+                        | "torchrun"
+                        | "accelerate"
+                        | "deepspeed"
+                        | "mpirun"
+                        | "mpiexec"
+                        | "bash"
+                        | "sh"
                 ) || name.starts_with("python")
             };
             if let Some(at) = words[1..].iter().position(known) {
-                if matches!(name, "singularity" | "apptainer" | "docker" | "podman" | "enroot" | "shifter") {
+                if matches!(
+                    name,
+                    "singularity" | "apptainer" | "docker" | "podman" | "enroot" | "shifter"
+                ) {
                     step.launchers.push(name.to_owned());
                 }
                 peel(&words[at + 1..], step, variables);
@@ -327,12 +344,17 @@ fn inner(text: &str, step: &mut Step, variables: &Variables) {
 }
 
 fn srun(words: &[Word], step: &mut Step, variables: &Variables) -> Vec<Word> {
-    let texts: Vec<String> =
-        words[1..].iter().map(|word| variables.resolve(word).unwrap_or_else(|| word.shown())).collect();
+    let texts: Vec<String> = words[1..]
+        .iter()
+        .map(|word| variables.resolve(word).unwrap_or_else(|| word.shown()))
+        .collect();
     let (given, rest) = options(&[SRUN, SBATCH, PYXIS], &texts, step.line, false);
     let at = words.len() - rest.len();
-    let mut unknown: Vec<String> =
-        words[1..at].iter().filter(|word| variables.resolve(word).is_none()).map(Word::shown).collect();
+    let mut unknown: Vec<String> = words[1..at]
+        .iter()
+        .filter(|word| variables.resolve(word).is_none())
+        .map(Word::shown)
+        .collect();
     let program = words[at..].to_vec();
     let first = program.first().filter(|first| may_be_options(first, variables));
     unknown.extend(first.map(Word::shown));
@@ -343,11 +365,13 @@ fn srun(words: &[Word], step: &mut Step, variables: &Variables) -> Vec<Word> {
 
 fn mpirun(words: &[Word], step: &mut Step, variables: &Variables) {
     let texts: Vec<String> = words.iter().map(|word| word.literal().unwrap_or_default()).collect();
-    let at = texts.iter().position(|text| matches!(text.as_str(), "-np" | "-n" | "--np" | "--n" | "-c"));
+    let at =
+        texts.iter().position(|text| matches!(text.as_str(), "-np" | "-n" | "--np" | "--n" | "-c"));
     let processes = at.and_then(|at| words.get(at + 1)).map(|word| value(word, variables));
     step.mpirun = Some(Mpirun { processes });
-    let known =
-        |word: &Word| matches!(base(word).as_str(), "torchrun" | "accelerate" | "deepspeed" | "bash" | "sh");
+    let known = |word: &Word| {
+        matches!(base(word).as_str(), "torchrun" | "accelerate" | "deepspeed" | "bash" | "sh")
+    };
     if let Some(at) = words[1..].iter().position(known) {
         peel(&words[at + 1..], step, variables);
     }

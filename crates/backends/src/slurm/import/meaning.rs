@@ -1,5 +1,5 @@
-//! What each option of a script becomes in a job file: a field, an option that is handed on as it is, or nothing with the reason. No
-//! option is left out of the answer.
+//! What each option of a script becomes in a job file: a field, an option that is handed on as it
+//! is, or nothing with the reason. No option is left out of the answer.
 
 pub(super) mod container;
 mod early;
@@ -46,7 +46,8 @@ fn nothing(why: impl Into<String>) -> Verdict {
 
 /// Makes the job without its programs, and says what became of every option.
 pub(super) fn draft(script: &Script<'_>, name: &str) -> (Draft, Vec<ImportedOption>, Vec<Sizes>) {
-    let mut draft = Draft { name: job_name(name).unwrap_or_else(|| "job".to_owned()), ..Draft::default() };
+    let mut draft =
+        Draft { name: job_name(name).unwrap_or_else(|| "job".to_owned()), ..Draft::default() };
     let mut answers = Vec::new();
     let mut all_sizes = Vec::new();
     let is_het = script.components.len() > 1;
@@ -61,12 +62,17 @@ pub(super) fn draft(script: &Script<'_>, name: &str) -> (Draft, Vec<ImportedOpti
         draft.groups.push(group);
         // 2. Each option by itself; of one that is given twice the last counts.
         for (at, one) in given.iter().enumerate() {
-            let again = given[at + 1..].iter().any(|later| later.name.is_some() && later.name == one.name);
+            let again =
+                given[at + 1..].iter().any(|later| later.name.is_some() && later.name == one.name);
             let verdict = match one.name {
                 None => nothing(unknown(&one.written)),
-                Some(name) if again => nothing(format!("--{name} is given again below, and the last counts")),
+                Some(name) if again => {
+                    nothing(format!("--{name} is given again below, and the last counts"))
+                }
                 Some(name) => match (size::beaten(given, name), verdicts.get(name)) {
-                    (Some(other), _) => nothing(format!("sbatch refuses it beside --{other}, which is kept")),
+                    (Some(other), _) => {
+                        nothing(format!("sbatch refuses it beside --{other}, which is kept"))
+                    }
                     (None, Some(verdict)) => verdict.clone(),
                     (None, None) if is_het && matches!(name, "partition" | "constraint") => {
                         let group = draft.groups.last_mut().expect("the group was just pushed");
@@ -200,9 +206,9 @@ fn single(draft: &mut Draft, one: &Given, name: &'static str) -> Verdict {
                 draft.begin = Some(seconds).filter(|seconds| *seconds > 0);
                 field("begin")
             }
-            None => {
-                nothing("an hour of the cluster's time zone: write `begin: 2030-01-31T06:00:00Z`, or `+2h`")
-            }
+            None => nothing(
+                "an hour of the cluster's time zone: write `begin: 2030-01-31T06:00:00Z`, or `+2h`",
+            ),
         },
         "hold" => {
             draft.hold = true;
@@ -231,7 +237,8 @@ fn single(draft: &mut Draft, one: &Given, name: &'static str) -> Verdict {
     }
 }
 
-/// A file for the output. sbatch writes it anew, which would take away what an element or a start before has written.
+/// A file for the output. sbatch writes it anew, which would take away what an element or a start
+/// before has written.
 fn output(draft: &mut Draft, name: &str, text: &str) -> Verdict {
     if let Err(why) = muster_model::output::parts(text) {
         return nothing(format!("{why}; Muster keeps the output itself (`muster logs`)"));
@@ -247,19 +254,24 @@ fn output(draft: &mut Draft, name: &str, text: &str) -> Verdict {
 fn own_or_raw(draft: &mut Draft, one: &Given, name: &str, text: &str) -> Verdict {
     match name {
         "output" | "error" => output(draft, name, text),
-        "open-mode" if text == "append" => near("output that goes into a file is always appended to"),
-        "open-mode" => {
-            nothing("output is always appended to: a new start takes away nothing of the one before")
+        "open-mode" if text == "append" => {
+            near("output that goes into a file is always appended to")
         }
+        "open-mode" => nothing(
+            "output is always appended to: a new start takes away nothing of the one before",
+        ),
         "comment" => nothing("Muster marks its jobs in the comment"),
-        "kill-on-invalid-dep" if text == "yes" => field("a job whose dependency cannot be met ends"),
+        "kill-on-invalid-dep" if text == "yes" => {
+            field("a job whose dependency cannot be met ends")
+        }
         "kill-on-invalid-dep" => nothing("a job whose dependency cannot be met always ends"),
         "wait" => nothing("about the submission, not the job: `muster run --wait`"),
         "test-only" => nothing("about the submission, not the job: `muster run --dry-run`"),
-        "parsable" | "quiet" | "verbose" | "help" | "usage" | "version" | "ignore-pbs" | "immediate" => {
-            nothing("about the submission, not the job")
+        "parsable" | "quiet" | "verbose" | "help" | "usage" | "version" | "ignore-pbs"
+        | "immediate" => nothing("about the submission, not the job"),
+        "exclusive" if !matches!(text, "user" | "mcs" | "topo") => {
+            nothing("sbatch has no such value")
         }
-        "exclusive" if !matches!(text, "user" | "mcs" | "topo") => nothing("sbatch has no such value"),
         "wrap" => nothing("a script has its own commands"),
         "uid" | "gid" => nothing("a job runs as its submitter"),
         _ => raw(draft, one, name),
@@ -299,7 +311,8 @@ fn named(draft: &mut Draft, text: &str) -> Verdict {
 /// A name that a job can have, of any text.
 pub(super) fn job_name(text: &str) -> Option<String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let name: String = text.chars().map(|c| if allowed(c) { c } else { '-' }).take(NAME_CHARACTERS).collect();
+    let name: String =
+        text.chars().map(|c| if allowed(c) { c } else { '-' }).take(NAME_CHARACTERS).collect();
     let name = name.trim_matches('-').trim_start_matches('.');
     name.contains(|c: char| c.is_ascii_alphanumeric()).then(|| name.to_owned())
 }
@@ -311,9 +324,9 @@ fn nodes(draft: &mut Draft, name: &str, text: &str) -> Verdict {
         let brackets = part.matches('[').count();
         brackets <= 1
             && brackets == part.matches(']').count()
-            && part
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '[' | ']' | ','))
+            && part.chars().all(|c| {
+                c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '[' | ']' | ',')
+            })
     };
     if parts.is_empty() || !parts.iter().all(is_name) {
         return nothing(
@@ -366,13 +379,19 @@ fn array(draft: &mut Draft, text: &str) -> Verdict {
 fn range(text: &str) -> Option<IndexRange> {
     let (ends, step) = text.split_once(':').unwrap_or((text, "1"));
     let (first, last) = ends.split_once('-').unwrap_or((ends, ends));
-    let range = IndexRange { first: first.parse().ok()?, last: last.parse().ok()?, step: step.parse().ok()? };
+    let range = IndexRange {
+        first: first.parse().ok()?,
+        last: last.parse().ok()?,
+        step: step.parse().ok()?,
+    };
     (range.step > 0 && range.first <= range.last && range.last <= i32::MAX as u32).then_some(range)
 }
 
 fn dependency(draft: &mut Draft, text: &str) -> Verdict {
     if text.contains('?') {
-        return nothing("with `?` the first of them that holds is enough, and a job waits for all of them");
+        return nothing(
+            "with `?` the first of them that holds is enough, and a job waits for all of them",
+        );
     }
     let (mut after, mut is_single) = (Vec::new(), false);
     for part in text.split(',') {
@@ -388,14 +407,21 @@ fn dependency(draft: &mut Draft, text: &str) -> Verdict {
             ));
         }
         for job in words {
-            let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            let is_number =
+                |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
             match job.split_once(['+', '_']) {
                 None if is_number(job) => after.push(format!("{kind}:{job}")),
-                Some((job, minutes)) if is_number(job) && is_number(minutes) && part.contains('+') => {
-                    return nothing(format!("a job waits for {job} alone, not {minutes} minutes more"));
+                Some((job, minutes))
+                    if is_number(job) && is_number(minutes) && part.contains('+') =>
+                {
+                    return nothing(format!(
+                        "a job waits for {job} alone, not {minutes} minutes more"
+                    ));
                 }
                 Some((whole, _)) if is_number(whole) && job.contains('_') => {
-                    return nothing(format!("a job waits for all of an array, not for `{job}` of it"));
+                    return nothing(format!(
+                        "a job waits for all of an array, not for `{job}` of it"
+                    ));
                 }
                 _ => return nothing(format!("`{job}` is no number of a job")),
             }
@@ -426,8 +452,9 @@ fn signal(draft: &mut Draft, text: &str) -> Verdict {
         Some((whom, rest)) => (whom, rest),
         None => ("", text),
     };
-    let (name, lead) =
-        rest.split_once('@').map_or((rest, Some(LEAD_SECS)), |(name, lead)| (name, lead.parse().ok()));
+    let (name, lead) = rest
+        .split_once('@')
+        .map_or((rest, Some(LEAD_SECS)), |(name, lead)| (name, lead.parse().ok()));
     let name = name.trim().to_ascii_uppercase();
     let name = name.strip_prefix("SIG").unwrap_or(&name).to_owned();
     let name = match name.as_str() {
@@ -437,22 +464,29 @@ fn signal(draft: &mut Draft, text: &str) -> Verdict {
         "28" => "WINCH".to_owned(),
         _ => name,
     };
-    let Some(lead) = lead.filter(|lead| *lead > 0) else { return nothing("no time before the limit") };
+    let Some(lead) = lead.filter(|lead| *lead > 0) else {
+        return nothing("no time before the limit");
+    };
     if !SIGNALS.contains(&name.as_str()) {
         return nothing(format!("a checkpoint is asked for by one of {}", SIGNALS.join(", ")));
     }
     draft.checkpoint = Some(Checkpoint { signal: name, lead_secs: lead, ..Checkpoint::default() });
     match whom {
         "" => field("checkpoint"),
-        _ if whom.contains('B') => near("checkpoint: every task gets the signal, not the batch shell alone"),
+        _ if whom.contains('B') => {
+            near("checkpoint: every task gets the signal, not the batch shell alone")
+        }
         _ => near("checkpoint; the job of a reservation that ends is not signalled"),
     }
 }
 
 fn switches(draft: &mut Draft, text: &str) -> Verdict {
-    let (count, wait) =
-        text.split_once('@').map_or((text, None), |(count, wait)| (count, Some(value::limit(wait))));
-    let (Some(count), None | Some(Some(_))) = (value::count(count).filter(|count| *count > 0), wait) else {
+    let (count, wait) = text
+        .split_once('@')
+        .map_or((text, None), |(count, wait)| (count, Some(value::limit(wait))));
+    let (Some(count), None | Some(Some(_))) =
+        (value::count(count).filter(|count| *count > 0), wait)
+    else {
         return nothing("no number of switches");
     };
     draft.slurm.switches = Some(count);
@@ -477,7 +511,9 @@ fn export(draft: &mut Draft, text: &str) -> Verdict {
             draft.env.extend(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
             field("env")
         }
-        _ if text.contains('=') => nothing("variables are set by `env`, beside all of the submitter's"),
+        _ if text.contains('=') => {
+            nothing("variables are set by `env`, beside all of the submitter's")
+        }
         _ => {
             let option = format!("--export={text}");
             draft.slurm.options.push(option.clone());
@@ -489,11 +525,14 @@ fn export(draft: &mut Draft, text: &str) -> Verdict {
 fn is_word(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with('-')
-        && !text.chars().any(|c| c.is_control() || c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '#'))
+        && !text
+            .chars()
+            .any(|c| c.is_control() || c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '#'))
 }
 
 fn is_plain_name(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
+    !text.is_empty()
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
 }
 
 /// What the options ask for, in one way of writing, so that two scripts can be compared.

@@ -1,5 +1,6 @@
-//! A batch script of Slurm as a job file, and what is wrong with the script. Pure: text in, one answer out, in which every option of the
-//! script is accounted for. What a job file means is checked by whoever prints it.
+//! A batch script of Slurm as a job file, and what is wrong with the script. Pure: text in, one
+//! answer out, in which every option of the script is accounted for. What a job file means is
+//! checked by whoever prints it.
 
 mod arguments;
 mod body;

@@ -1,5 +1,5 @@
-//! The options that sbatch(1) and srun(1) have: long and short names, and whether a value follows. A table and no more; what an
-//! option means is in `draft.rs`.
+//! The options that sbatch(1) and srun(1) have: long and short names, and whether a value follows.
+//! A table and no more; what an option means is in `draft.rs`.
 
 /// Whether a value follows an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,8 +260,8 @@ pub(super) struct Given {
     pub(super) value: Option<String>,
 }
 
-/// Options among words, up to the first word that is none; answers the words that are left. With `permute`, words that are no
-/// option are options without a name, as sbatch skips them.
+/// Options among words, up to the first word that is none; answers the words that are left. With
+/// `permute`, words that are no option are options without a name, as sbatch skips them.
 pub(super) fn options<'a>(
     tables: &[&'static [Known]],
     words: &'a [String],
@@ -287,8 +287,13 @@ pub(super) fn options<'a>(
                 Some(found) if found.takes == Value && value.is_none() => {
                     let follows = words.get(next);
                     next += usize::from(follows.is_some());
-                    let written = [Some(word), follows].into_iter().flatten().cloned().collect::<Vec<_>>();
-                    one(Some(found.name), Some(follows.cloned().unwrap_or_default()), written.join(" "));
+                    let written =
+                        [Some(word), follows].into_iter().flatten().cloned().collect::<Vec<_>>();
+                    one(
+                        Some(found.name),
+                        Some(follows.cloned().unwrap_or_default()),
+                        written.join(" "),
+                    );
                 }
                 Some(found) => one(Some(found.name), value.map(str::to_owned), word.clone()),
                 None => one(None, value.map(str::to_owned), word.clone()),
@@ -310,7 +315,8 @@ pub(super) fn options<'a>(
                         break;
                     }
                     Some(found) => {
-                        // getopt takes what stands right behind the letter, a `=` too; people mean it without.
+                        // getopt takes what stands right behind the letter, a `=` too; people mean
+                        // it without.
                         let value = rest.strip_prefix('=').unwrap_or(&rest);
                         let value = (!value.is_empty()).then(|| value.to_owned());
                         one(Some(found.name), value, format!("-{letter}{rest}"));

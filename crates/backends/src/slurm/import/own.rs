@@ -1,9 +1,11 @@
-//! A script that `muster export slurm` made, read back: it is known what each of its parts is for. The marks that both sides share stand
-//! in `script`.
+//! A script that `muster export slurm` made, read back: it is known what each of its parts is for.
+//! The marks that both sides share stand in `script`.
 
 use muster_model::imported::{Becomes, ImportedOption};
 
-use super::super::script::{ALL_SAVE, ASKS, MADE, PASSES_ON, PROGRAM, SETUP, VARIABLES, signal_named};
+use super::super::script::{
+    ALL_SAVE, ASKS, MADE, PASSES_ON, PROGRAM, SETUP, VARIABLES, signal_named,
+};
 use super::draft::{Draft, Group, Program, Service};
 use super::shell::{Command, Word, assignment, commands};
 
@@ -26,7 +28,8 @@ pub(super) fn read(text: &str, draft: &mut Draft, options: &mut [ImportedOption]
     let around = commands(&rest);
     // 2. What all ranks share.
     if let Some((_, variables)) = rest.split_once(VARIABLES) {
-        for command in commands(variables).iter().take_while(|one| one.program().as_deref() == Some("export"))
+        for command in
+            commands(variables).iter().take_while(|one| one.program().as_deref() == Some("export"))
         {
             let (name, value) = command.words.get(1).and_then(assignment)?;
             draft.env.retain(|(known, _)| *known != name);
@@ -45,7 +48,8 @@ pub(super) fn read(text: &str, draft: &mut Draft, options: &mut [ImportedOption]
     let count = "[ \"$MUSTER_RESTART_COUNT\" -lt ";
     if let Some((_, rest)) = rest.split_once(count) {
         let most = rest.split(' ').next().and_then(|count| count.parse().ok());
-        // As often as can be counted is a service that is always started again, as all are where nothing is said.
+        // As often as can be counted is a service that is always started again, as all are where
+        // nothing is said.
         draft.restart = most.filter(|most| *most < u64::from(u32::MAX));
         // Restarts set it, too.
         draft.slurm.requeue = draft.slurm.requeue.filter(|requeue| !requeue);
@@ -69,9 +73,11 @@ pub(super) fn read(text: &str, draft: &mut Draft, options: &mut [ImportedOption]
     Some(())
 }
 
-/// What is set up before the ranks start: the container, modules and environments, and files of each rank.
+/// What is set up before the ranks start: the container, modules and environments, and files of
+/// each rank.
 fn surroundings(around: &[Command], draft: &mut Draft) {
-    let words = |command: &Command| -> Vec<String> { command.words.iter().map(Word::shown).collect() };
+    let words =
+        |command: &Command| -> Vec<String> { command.words.iter().map(Word::shown).collect() };
     for command in around {
         // The options of a container are a list: its elements are read as words of a command.
         let list = command.words.first().and_then(|word| word.raw.strip_prefix("muster_srun="));
@@ -102,12 +108,15 @@ fn surroundings(around: &[Command], draft: &mut Draft) {
     }
 }
 
-/// Who saves, and what follows: the script that takes turns is warned itself, and asks its ranks by the job's own signal.
+/// Who saves, and what follows: the script that takes turns is warned itself, and asks its ranks by
+/// the job's own signal.
 fn checkpoint(rest: &str, ranks: &[String], draft: &mut Draft, options: &mut [ImportedOption]) {
     let Some(checkpoint) = &mut draft.checkpoint else { return };
     checkpoint.by_all = rest.contains(ALL_SAVE);
     let listener = ranks.first().and_then(|rank| Some(rank.split_once(PASSES_ON)?.1));
-    let Some((number, told)) = listener.and_then(|text| text.split_once(" muster_to=")) else { return };
+    let Some((number, told)) = listener.and_then(|text| text.split_once(" muster_to=")) else {
+        return;
+    };
     if let Some(signal) = number.parse().ok().and_then(signal_named) {
         signal.clone_into(&mut checkpoint.signal);
     }
@@ -127,18 +136,24 @@ fn checkpoint(rest: &str, ranks: &[String], draft: &mut Draft, options: &mut [Im
 fn service(rest: &str, draft: &Draft) -> Option<Service> {
     rest.contains("\nexport MUSTER_REPLICA=$SLURM_ARRAY_TASK_ID\n").then_some(())?;
     let last: u64 = draft.array.as_deref()?.strip_prefix("0-")?.parse().ok()?;
-    let port =
-        rest.split_once("\nexport PORT=$((").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+    let port = rest
+        .split_once("\nexport PORT=$((")
+        .and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
     Some(Service { replicas: last + 1, port })
 }
 
 /// The words for Pyxis, of which the first mount is the job's own folder.
 fn container(words: &[String], draft: &mut Draft) {
-    let Some(image) = words.first().and_then(|word| word.strip_prefix("--container-image=")) else { return };
+    let Some(image) = words.first().and_then(|word| word.strip_prefix("--container-image=")) else {
+        return;
+    };
     draft.slurm.container = Some(image.replacen('#', "/", 1));
     let mounts = words.get(1).and_then(|word| word.strip_prefix("--container-mounts="));
-    draft.slurm.container_mounts =
-        mounts.into_iter().flat_map(|mounts| mounts.split(',').skip(1)).map(str::to_owned).collect();
+    draft.slurm.container_mounts = mounts
+        .into_iter()
+        .flat_map(|mounts| mounts.split(',').skip(1))
+        .map(str::to_owned)
+        .collect();
 }
 
 /// The text without the scripts of the ranks, and those.
@@ -178,7 +193,9 @@ fn roles(text: &str) -> Option<Vec<Role>> {
                 for (variable, value) in command.words.iter().filter_map(assignment) {
                     match variable.as_str() {
                         "MUSTER_GROUP" => name = value.literal(),
-                        "PET_NNODES" => tasks = value.literal().and_then(|count| count.parse().ok()),
+                        "PET_NNODES" => {
+                            tasks = value.literal().and_then(|count| count.parse().ok())
+                        }
                         _ => {}
                     }
                 }
@@ -186,7 +203,8 @@ fn roles(text: &str) -> Option<Vec<Role>> {
             Some("printf") if command.words.len() == 3 => kept = command.words[2].literal(),
             Some("exec") => {
                 // What stands before the program where Apptainer runs the container.
-                let is_inside = |word: &&Word| word.variables().any(|name| name == "MUSTER_APPTAINER");
+                let is_inside =
+                    |word: &&Word| word.variables().any(|name| name == "MUSTER_APPTAINER");
                 let before = 1 + usize::from(command.words.get(1).filter(is_inside).is_some());
                 let program = program(command.words.get(before..)?, kept.take())?;
                 roles.push(Role { name: name.take()?, tasks: tasks.take(), program });
@@ -203,8 +221,12 @@ fn program(words: &[Word], kept: Option<String>) -> Option<Program> {
     }
     let words: Vec<String> = words.iter().map(Word::literal).collect::<Option<_>>()?;
     match words.as_slice() {
-        [.., flag, text] if flag == "-c" && text.starts_with("#!") => Some(Program::Text(text.clone())),
-        [shell, flag, text] if shell == "/bin/sh" && flag == "-c" => Some(Program::Text(text.clone())),
+        [.., flag, text] if flag == "-c" && text.starts_with("#!") => {
+            Some(Program::Text(text.clone()))
+        }
+        [shell, flag, text] if shell == "/bin/sh" && flag == "-c" => {
+            Some(Program::Text(text.clone()))
+        }
         _ => Some(Program::Words(words)),
     }
 }

@@ -1,5 +1,6 @@
-//! A script that starts its processes itself, on nodes of several tasks: the job has one task on each node with all that these tasks would
-//! have there. With several, the task that runs the script would see its own share alone, where a batch script sees the whole of its node.
+//! A script that starts its processes itself, on nodes of several tasks: the job has one task on
+//! each node with all that these tasks would have there. With several, the task that runs the
+//! script would see its own share alone, where a batch script sees the whole of its node.
 
 use muster_model::imported::{Becomes, ImportedOption};
 
@@ -44,7 +45,8 @@ pub(super) fn names_launcher(body: &str) -> bool {
     LAUNCHERS.iter().any(|name| body.contains(name))
 }
 
-/// Whether one task can have all of its node: it is certain what that is, and neither `srun` nor `mpirun` is to find several tasks.
+/// Whether one task can have all of its node: it is certain what that is, and neither `srun` nor
+/// `mpirun` is to find several tasks.
 pub(super) fn is_for_one_task(sizes: &Sizes, body: &str, steps: &[(Step, Geometry)]) -> bool {
     let is_known = match sizes.shape() {
         Shape::One => false,
@@ -83,7 +85,9 @@ pub(super) fn merge(sizes: &Sizes, draft: &mut Draft, options: &mut [ImportedOpt
     let gpus = sizes.gpus_on_node().or_else(|| sizes.gpu_count()).filter(|count| *count > 0);
     let memory = match sizes.memory {
         Some(Memory::Node(all)) => Some(all),
-        Some(Memory::Cpu(each)) => cpus.or_else(|| Some(sizes.cpus_per_gpu? * gpus?)).map(|cpus| cpus * each),
+        Some(Memory::Cpu(each)) => {
+            cpus.or_else(|| Some(sizes.cpus_per_gpu? * gpus?)).map(|cpus| cpus * each)
+        }
         Some(Memory::WholeNode | Memory::Gpu(_)) | None => None,
     };
     *group = Group {
@@ -102,7 +106,10 @@ pub(super) fn merge(sizes: &Sizes, draft: &mut Draft, options: &mut [ImportedOpt
     let is_one_node = group.nodes.is_none();
     for answer in options.iter_mut().filter(|answer| MERGED.contains(&answer.option.as_str())) {
         let is_said_again = answer.says.contains("is given again");
-        if is_said_again || answer.becomes == Becomes::Raw || answer.option == "nodes" && !is_one_node {
+        if is_said_again
+            || answer.becomes == Becomes::Raw
+            || answer.option == "nodes" && !is_one_node
+        {
             continue;
         }
         let says = match answer.option.as_str() {

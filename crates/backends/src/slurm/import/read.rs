@@ -1,5 +1,5 @@
-//! A script as sbatch reads it: which lines are directives, which are too late, and where the body begins. What is no script for
-//! Slurm is refused with what it is.
+//! A script as sbatch reads it: which lines are directives, which are too late, and where the body
+//! begins. What is no script for Slurm is refused with what it is.
 
 use super::option::{Given, PYXIS, SBATCH, options};
 
@@ -31,13 +31,19 @@ impl NotAScript {
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Empty | Self::NotAScript => "a script begins with `#!/bin/bash`, then `#SBATCH` lines",
+            Self::Empty | Self::NotAScript => {
+                "a script begins with `#!/bin/bash`, then `#SBATCH` lines"
+            }
             Self::DosLines => "`sed -i 's/\\r$//' FILE` takes the CRs away",
             Self::Python => {
                 "`muster run --gpus 1 -- python FILE` runs a program; import reads the script that starts it"
             }
-            Self::JobFile => "`muster run FILE` runs it, `muster export slurm FILE` makes a script of it",
-            Self::Other(..) => "write the same sizes as `#SBATCH` lines, or as a job file: docs/jobs.md",
+            Self::JobFile => {
+                "`muster run FILE` runs it, `muster export slurm FILE` makes a script of it"
+            }
+            Self::Other(..) => {
+                "write the same sizes as `#SBATCH` lines, or as a job file: docs/jobs.md"
+            }
         }
     }
 }
@@ -81,9 +87,11 @@ impl Script<'_> {
 
     /// The interpreter's name: `bash`, `python3`.
     pub(super) fn interpreter(&self) -> &str {
-        let words = self.shebang.unwrap_or("#!/bin/bash").trim_start_matches("#!").split_whitespace();
-        let mut names =
-            words.filter(|word| !word.starts_with('-')).map(|word| word.rsplit('/').next().unwrap_or(word));
+        let words =
+            self.shebang.unwrap_or("#!/bin/bash").trim_start_matches("#!").split_whitespace();
+        let mut names = words
+            .filter(|word| !word.starts_with('-'))
+            .map(|word| word.rsplit('/').next().unwrap_or(word));
         match names.next() {
             Some("env") => names.next().unwrap_or("sh"),
             Some(name) => name,
@@ -150,11 +158,13 @@ fn directive<'a>(script: &mut Script<'a>, line: u32, rest: &'a str) {
     let (given, rest) = options(&[SBATCH, PYXIS], &words, line, true);
     let component = script.components.last_mut().expect("there is one from the start");
     component.extend(given);
-    let more = rest.iter().map(|word| Given { line, written: word.clone(), name: None, value: None });
+    let more =
+        rest.iter().map(|word| Given { line, written: word.clone(), name: None, value: None });
     component.extend(more);
 }
 
-/// Words of a directive: blanks part them, quotes and backslashes keep blanks, `#` begins a comment.
+/// Words of a directive: blanks part them, quotes and backslashes keep blanks, `#` begins a
+/// comment.
 fn words(rest: &str) -> Vec<String> {
     let (mut words, mut word, mut is_open) = (Vec::new(), String::new(), false);
     let (mut quote, mut is_escaped) = (None, false);
@@ -183,7 +193,8 @@ fn words(rest: &str) -> Vec<String> {
     words
 }
 
-/// `# SBATCH --time=1:00:00`, `#sbatch …`, ` #SBATCH`, `#SBACTH`: meant as directives. `##SBATCH` is how people take one away.
+/// `# SBATCH --time=1:00:00`, `#sbatch …`, ` #SBATCH`, `#SBACTH`: meant as directives. `##SBATCH`
+/// is how people take one away.
 fn looks_like_one(line: &str) -> bool {
     let Some(rest) = line.trim_start().strip_prefix('#') else { return false };
     if rest.starts_with('#') {
@@ -208,9 +219,13 @@ fn refuse_others(text: &str) -> Result<(), NotAScript> {
     if has("#SBATCH") {
         return Ok(());
     }
-    for (mark, queue) in
-        [("#PBS", "PBS"), ("#BSUB", "LSF"), ("#$ -", "Grid Engine"), ("#COBALT", "Cobalt"), ("#OAR", "OAR")]
-    {
+    for (mark, queue) in [
+        ("#PBS", "PBS"),
+        ("#BSUB", "LSF"),
+        ("#$ -", "Grid Engine"),
+        ("#COBALT", "Cobalt"),
+        ("#OAR", "OAR"),
+    ] {
         if has(mark) {
             return Err(NotAScript::Other(queue, mark.trim_end_matches(" -")));
         }
@@ -229,9 +244,9 @@ fn refuse_others(text: &str) -> Result<(), NotAScript> {
     if first.starts_with("#!") {
         return Ok(());
     }
-    let is_job = text
-        .lines()
-        .any(|line| ["run:", "groups:", "name:", "gpus:", "nodes:"].iter().any(|key| line.starts_with(key)));
+    let is_job = text.lines().any(|line| {
+        ["run:", "groups:", "name:", "gpus:", "nodes:"].iter().any(|key| line.starts_with(key))
+    });
     Err(if is_job { NotAScript::JobFile } else { NotAScript::NotAScript })
 }
 
@@ -251,9 +266,16 @@ mod tests {
     #[test]
     fn the_body_begins_at_the_first_command_and_later_directives_are_late() {
         let script =
-            read("#!/bin/bash\n#SBATCH -N2\n##SBATCH -N3\n# SBATCH -N4\n\necho\n#SBATCH -N5\n").unwrap();
-        assert_eq!(script.given().filter_map(|one| one.value.as_deref()).collect::<Vec<_>>(), ["2"]);
-        assert_eq!((script.late, script.misspelled), (vec![(7, "#SBATCH -N5")], vec![(4, "# SBATCH -N4")]));
+            read("#!/bin/bash\n#SBATCH -N2\n##SBATCH -N3\n# SBATCH -N4\n\necho\n#SBATCH -N5\n")
+                .unwrap();
+        assert_eq!(
+            script.given().filter_map(|one| one.value.as_deref()).collect::<Vec<_>>(),
+            ["2"]
+        );
+        assert_eq!(
+            (script.late, script.misspelled),
+            (vec![(7, "#SBATCH -N5")], vec![(4, "# SBATCH -N4")])
+        );
         assert_eq!(script.body, 5);
     }
 
@@ -268,8 +290,9 @@ mod tests {
 
     #[test]
     fn what_is_no_script_is_refused_by_what_it_is() {
-        let check =
-            |text: &str, expected: NotAScript| assert_eq!(read(text).unwrap_err(), expected, "{text}");
+        let check = |text: &str, expected: NotAScript| {
+            assert_eq!(read(text).unwrap_err(), expected, "{text}")
+        };
         check(" \n", NotAScript::Empty);
         check("#!/bin/bash\r\n#SBATCH -N2\r\n", NotAScript::DosLines);
         check("import torch\nprint(1)\n", NotAScript::Python);

@@ -1,5 +1,6 @@
-//! The commands of a shell script with their words, as far as that can be told without running it: quotes, line continuation,
-//! here-documents, pipes, and how deep in loops and conditions a command stands. It runs nothing and expands nothing.
+//! The commands of a shell script with their words, as far as that can be told without running it:
+//! quotes, line continuation, here-documents, pipes, and how deep in loops and conditions a command
+//! stands. It runs nothing and expands nothing.
 
 /// How a piece of a word was quoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +15,8 @@ pub(super) enum Quote {
 pub(super) enum Part {
     /// Letters as they are.
     Text(String, Quote),
-    /// `$NAME` and `${NAME}`; `plain` is false for `${NAME:-8}` and its like, which nobody can tell.
+    /// `$NAME` and `${NAME}`; `plain` is false for `${NAME:-8}` and its like, which nobody can
+    /// tell.
     Variable { name: String, plain: bool },
     /// What stands in `$(( … ))`.
     Arithmetic(String),
@@ -120,9 +122,9 @@ impl Command {
 /// `NAME=` of a word that sets a variable, and the rest of it.
 pub(super) fn assignment(word: &Word) -> Option<(String, Word)> {
     let Part::Text(text, Quote::None) = word.parts.first()? else { return None };
-    let set = text
-        .split_once('=')
-        .filter(|(name, _)| super::super::script::quote::is_variable(name.strip_suffix('+').unwrap_or(name)));
+    let set = text.split_once('=').filter(|(name, _)| {
+        super::super::script::quote::is_variable(name.strip_suffix('+').unwrap_or(name))
+    });
     let Some((name, rest)) = set else { return element(word) };
     let mut parts = word.parts.clone();
     parts[0] = Part::Text(rest.to_owned(), Quote::None);
@@ -130,10 +132,12 @@ pub(super) fn assignment(word: &Word) -> Option<(String, Word)> {
     Some((name.to_owned(), Word { raw, parts, start: word.start }))
 }
 
-/// `NAME[3]=` or `NAME[$i]=` of a word that sets one element of an array, and the rest of it as written.
+/// `NAME[3]=` or `NAME[$i]=` of a word that sets one element of an array, and the rest of it as
+/// written.
 fn element(word: &Word) -> Option<(String, Word)> {
     let (name, rest) = word.raw.split_once('=')?;
-    let (array, index) = name.strip_suffix('+').unwrap_or(name).strip_suffix(']')?.split_once('[')?;
+    let (array, index) =
+        name.strip_suffix('+').unwrap_or(name).strip_suffix(']')?.split_once('[')?;
     let is_element = super::super::script::quote::is_variable(array) && !index.is_empty();
     let parts = vec![Part::Text(rest.to_owned(), Quote::None)];
     is_element.then(|| (name.to_owned(), Word { raw: rest.to_owned(), parts, start: word.start }))
@@ -177,7 +181,8 @@ struct Scanner {
     redirects: Vec<(String, Word)>,
     /// Here-documents whose lines have not come yet, with the command that they belong to.
     documents: Vec<(usize, Document)>,
-    /// Words that an end is still to come of: `if`, `for`, `{`, `(`, `case`, and those of functions.
+    /// Words that an end is still to come of: `if`, `for`, `{`, `(`, `case`, and those of
+    /// functions.
     open: Vec<&'static str>,
     /// What comes next is the body of a function.
     is_function: bool,
@@ -253,9 +258,11 @@ impl Scanner {
         self.end(Then::Next);
     }
 
-    /// Whether the last word ends right here and sets a variable: `NAMES=(a b)` is a list, and no subshell.
+    /// Whether the last word ends right here and sets a variable: `NAMES=(a b)` is a list, and no
+    /// subshell.
     fn is_behind_assignment(&self) -> bool {
-        let is_near = self.at > 0 && self.letters.get(self.at - 1).is_some_and(|(_, letter)| *letter == '=');
+        let is_near =
+            self.at > 0 && self.letters.get(self.at - 1).is_some_and(|(_, letter)| *letter == '=');
         is_near && self.words.last().is_some_and(|word| assignment(word).is_some())
     }
 
@@ -543,8 +550,10 @@ impl Scanner {
         match (self.peek(0), self.peek(1)) {
             (Some('('), Some('(')) => {
                 let inner = self.balanced('(', ')');
-                let inner =
-                    inner.strip_prefix('(').and_then(|inner| inner.strip_suffix(')')).unwrap_or(&inner);
+                let inner = inner
+                    .strip_prefix('(')
+                    .and_then(|inner| inner.strip_suffix(')'))
+                    .unwrap_or(&inner);
                 Some(Part::Arithmetic(inner.to_owned()))
             }
             (Some('('), _) => Some(Part::Substitution(self.balanced('(', ')'))),
@@ -554,7 +563,8 @@ impl Scanner {
                     inner.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
                 // `${@:2}`, `${#}`, `${#@}`; `${#NAME}` is a length.
                 if name.is_empty()
-                    && (inner.starts_with(['@', '*']) || ["#", "#@", "#*"].contains(&inner.as_str()))
+                    && (inner.starts_with(['@', '*'])
+                        || ["#", "#@", "#*"].contains(&inner.as_str()))
                 {
                     name = inner.chars().take(1).collect();
                 }
@@ -563,7 +573,9 @@ impl Scanner {
             }
             (Some(letter), _) if letter.is_ascii_alphabetic() || letter == '_' => {
                 let mut name = String::new();
-                while let Some(letter) = self.peek(0).filter(|c| c.is_ascii_alphanumeric() || *c == '_') {
+                while let Some(letter) =
+                    self.peek(0).filter(|c| c.is_ascii_alphanumeric() || *c == '_')
+                {
                     name.push(letter);
                     self.at += 1;
                 }

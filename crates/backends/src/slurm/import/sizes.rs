@@ -1,5 +1,5 @@
-//! What one component asks for, as Slurm counts it: nodes, tasks, GPUs, CPUs, memory, and what follows from them. Both the job file and
-//! what is found wrong are made from this one reading.
+//! What one component asks for, as Slurm counts it: nodes, tasks, GPUs, CPUs, memory, and what
+//! follows from them. Both the job file and what is found wrong are made from this one reading.
 
 use super::option::Given;
 use super::value::{self, Gpus};
@@ -52,7 +52,8 @@ impl Sizes {
         let mut sizes = Self::default();
         for (at, one) in given.iter().enumerate() {
             let Some(name) = one.name else { continue };
-            // Settled before it is understood: what was replaced does not come back where the last value is refused.
+            // Settled before it is understood: what was replaced does not come back where the last
+            // value is refused.
             if given[at + 1..].iter().any(|later| later.name == one.name) {
                 continue;
             }
@@ -67,7 +68,8 @@ impl Sizes {
             "nodes" => self.nodes = value::nodes(text).or(self.nodes),
             "ntasks" => self.tasks = value::count(text).filter(|count| *count > 0).or(self.tasks),
             "ntasks-per-node" => {
-                self.tasks_per_node = value::count(text).filter(|count| *count > 0).or(self.tasks_per_node);
+                self.tasks_per_node =
+                    value::count(text).filter(|count| *count > 0).or(self.tasks_per_node);
             }
             "ntasks-per-gpu" => self.tasks_per_gpu = value::count(text),
             "gpus-per-node" => self.gpus_per_node = value::gpus(text),
@@ -77,7 +79,8 @@ impl Sizes {
             "cpus-per-gpu" => self.cpus_per_gpu = value::count(text),
             "gres" => {
                 if let Some((gpus, extras)) = value::gres(text) {
-                    (self.gpus_per_node, self.extras) = (gpus.or(self.gpus_per_node.take()), extras);
+                    (self.gpus_per_node, self.extras) =
+                        (gpus.or(self.gpus_per_node.take()), extras);
                 }
             }
             "mem" => {
@@ -108,13 +111,18 @@ impl Sizes {
     /// How many tasks, and where, as Slurm takes it.
     pub(super) fn shape(&self) -> Shape {
         let tasks = self.tasks.or_else(|| self.tasks_of_gpus());
-        let nodes = |count: u64, per_node: u64| Shape::Nodes { fewest: count, most: count, per_node };
+        let nodes =
+            |count: u64, per_node: u64| Shape::Nodes { fewest: count, most: count, per_node };
         match (self.nodes, tasks, self.tasks_per_node) {
             (None, None | Some(1), None) => Shape::One,
             (None, Some(tasks), None) => Shape::Anywhere { tasks },
             (None, None, Some(per_node)) => nodes(1, per_node),
-            (None, Some(tasks), Some(per_node)) if tasks % per_node == 0 => nodes(tasks / per_node, per_node),
-            (None, Some(tasks), Some(per_node)) => Shape::Uneven { nodes: tasks.div_ceil(per_node), tasks },
+            (None, Some(tasks), Some(per_node)) if tasks % per_node == 0 => {
+                nodes(tasks / per_node, per_node)
+            }
+            (None, Some(tasks), Some(per_node)) => {
+                Shape::Uneven { nodes: tasks.div_ceil(per_node), tasks }
+            }
             (Some((fewest, most)), None, per_node) => {
                 Shape::Nodes { fewest, most, per_node: per_node.unwrap_or(1) }
             }

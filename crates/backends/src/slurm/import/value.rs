@@ -1,4 +1,5 @@
-//! Values of sbatch's options as numbers: times, sizes, counts, nodes. What is not such a value is `None`; nothing is guessed.
+//! Values of sbatch's options as numbers: times, sizes, counts, nodes. What is not such a value is
+//! `None`; nothing is guessed.
 
 /// Bytes of what sbatch calls `M`.
 const KIBIBYTE: u64 = 1 << 10;
@@ -94,7 +95,9 @@ pub(super) fn gpus(text: &str) -> Option<Gpus> {
     match text.split_once(':') {
         None => match count(text) {
             Some(count) => Some(Gpus { model: None, count }),
-            None => is_model(text).then(|| Gpus { model: Some(text.to_ascii_lowercase()), count: 1 }),
+            None => {
+                is_model(text).then(|| Gpus { model: Some(text.to_ascii_lowercase()), count: 1 })
+            }
         },
         Some((model, number)) => {
             is_model(model).then_some(())?;
@@ -106,7 +109,9 @@ pub(super) fn gpus(text: &str) -> Option<Gpus> {
 /// A model, also a part of one as MIG names it: `h100`, `1g.10gb`, `a100_1g.5gb`.
 fn is_model(text: &str) -> bool {
     let is_part = text.split_once("g.").is_some_and(|(slices, rest)| {
-        !slices.is_empty() && slices.bytes().all(|byte| byte.is_ascii_digit()) && rest.contains("gb")
+        !slices.is_empty()
+            && slices.bytes().all(|byte| byte.is_ascii_digit())
+            && rest.contains("gb")
     });
     (is_part || text.starts_with(|c: char| c.is_ascii_alphabetic()))
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
@@ -185,7 +190,8 @@ mod tests {
 
     #[test]
     fn times_are_read_as_slurm_reads_them() {
-        let check = |text: &str, expected: Option<Limit>| assert_eq!(limit(text), expected, "{text}");
+        let check =
+            |text: &str, expected: Option<Limit>| assert_eq!(limit(text), expected, "{text}");
         check("90", Some(Limit::Minutes(90)));
         check("30:00", Some(Limit::Minutes(30)));
         check("00:00:30", Some(Limit::Minutes(1)));
@@ -194,13 +200,22 @@ mod tests {
         check("1-12:30", Some(Limit::Minutes(2190)));
         check("UNLIMITED", Some(Limit::None));
         check("2h", None);
-        assert_eq!((minutes(90).as_str(), minutes(120).as_str(), minutes(5).as_str()), ("1h30m", "2h", "5m"));
+        assert_eq!(
+            (minutes(90).as_str(), minutes(120).as_str(), minutes(5).as_str()),
+            ("1h30m", "2h", "5m")
+        );
     }
 
     #[test]
     fn sizes_and_counts_are_read_as_slurm_reads_them() {
         assert_eq!(
-            [mebibytes("64G"), mebibytes("512"), mebibytes("1T"), mebibytes("2000K"), mebibytes("8X")],
+            [
+                mebibytes("64G"),
+                mebibytes("512"),
+                mebibytes("1T"),
+                mebibytes("2000K"),
+                mebibytes("8X")
+            ],
             [Some(65_536), Some(512), Some(1 << 20), Some(2), None]
         );
         assert_eq!(

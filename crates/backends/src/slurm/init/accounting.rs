@@ -1,9 +1,10 @@
-//! The queue tree in Slurm's terms: accounts with shares and caps, and qualities of service that say whose jobs go for whose. What
-//! has no such term is listed. It writes no text of a file.
+//! The queue tree in Slurm's terms: accounts with shares and caps, and qualities of service that
+//! say whose jobs go for whose. What has no such term is listed. It writes no text of a file.
 //!
 //! * A queue is an account, its weight the account's shares, its limits those of the account.
-//! * A quota with `preemption: reclaim` is a quality of service, `NAME-own`, in which at most the quota runs; what is beyond it
-//!   runs in `idle` (or `NAME-idle`, where a queue has rules of its own), which goes when an owner wants its GPUs back.
+//! * A quota with `preemption: reclaim` is a quality of service, `NAME-own`, in which at most the
+//!   quota runs; what is beyond it runs in `idle` (or `NAME-idle`, where a queue has rules of its
+//!   own), which goes when an owner wants its GPUs back.
 //! * `quota` and `borrow` together are a cap of the account.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +19,10 @@ use super::{Order, Unfit, clock};
 use crate::slurm::conf::kind;
 
 /// Words in the names of queues where people sit and wait; the check knows partitions by the same.
-const INTERACTIVE: [&str; 7] = ["interactive", "inter", "debug", "dev", "devel", "notebook", "jupyter"];
-/// Of jobs in a queue's own quality of service; those of `idle` have 0, and come behind all of them.
+const INTERACTIVE: [&str; 7] =
+    ["interactive", "inter", "debug", "dev", "devel", "notebook", "jupyter"];
+/// Of jobs in a queue's own quality of service; those of `idle` have 0, and come behind all of
+/// them.
 const OWN_PRIORITY: u32 = 1000;
 
 /// An account.
@@ -35,7 +38,8 @@ pub(super) struct Account {
     pub(super) running_jobs: Option<u32>,
     pub(super) max_wall: Option<Span>,
     pub(super) max_submit: Option<u32>,
-    /// Qualities of service that its jobs may ask for, the default first; empty for a queue with others below it.
+    /// Qualities of service that its jobs may ask for, the default first; empty for a queue with
+    /// others below it.
     pub(super) qos: Vec<String>,
 }
 
@@ -103,8 +107,12 @@ impl Accounting {
         accounting.of_tree(order, has_quota);
 
         // Owners take from all that can be made to go.
-        let victims: Vec<String> =
-            accounting.qos.iter().filter(|qos| qos.is_preempted).map(|qos| qos.name.clone()).collect();
+        let victims: Vec<String> = accounting
+            .qos
+            .iter()
+            .filter(|qos| qos.is_preempted)
+            .map(|qos| qos.name.clone())
+            .collect();
         for qos in &mut accounting.qos {
             if accounting.preempts
                 && qos.name.ends_with("-own")
@@ -119,7 +127,10 @@ impl Accounting {
                 accounting.accounts.iter().any(|own| own.path == *queue && !own.qos.is_empty())
             };
             if let Some(queue) = member.queues.iter().find(|queue| !known(queue)) {
-                return Err(Unfit::UnknownQueue { user: member.user.clone(), queue: queue.clone() });
+                return Err(Unfit::UnknownQueue {
+                    user: member.user.clone(),
+                    queue: queue.clone(),
+                });
             }
         }
         Ok(accounting)
@@ -158,7 +169,8 @@ impl Accounting {
                 ));
             }
             self.cannot(&path, queue);
-            let qos = if queue.queues.is_empty() { self.leaf(order, &own, queue) } else { Vec::new() };
+            let qos =
+                if queue.queues.is_empty() { self.leaf(order, &own, queue) } else { Vec::new() };
             let gpus = self.cap(order, &path, queue);
             self.accounts.push(Account {
                 parent: above.account.to_owned(),
@@ -193,7 +205,8 @@ impl Accounting {
         let owner = own.owner.filter(|_| self.preempts);
         let is_own = own.gpus_per_user.is_some() || budget.is_some();
         if owner.is_some() || (!self.preempts && is_own) {
-            let of = owner.map_or(name.as_str(), |(owner, _)| if is_own { name.as_str() } else { owner });
+            let of = owner
+                .map_or(name.as_str(), |(owner, _)| if is_own { name.as_str() } else { owner });
             let gpus = gpus(order, owner.map(|(_, queue)| &queue.quota), 0);
             self.add(Qos {
                 name: format!("{of}-own"),
@@ -231,14 +244,20 @@ impl Accounting {
     /// The quality of service in which a leaf uses what others leave idle.
     fn idle(&mut self, order: &Order<'_>, own: &Above<'_>, has_budget: bool) -> String {
         let protect = own.protect.filter(|protect| *protect != Protection::None);
-        let is_own = own.borrowed_time.is_some() || protect.is_some() || own.gpus_per_user.is_some();
+        let is_own =
+            own.borrowed_time.is_some() || protect.is_some() || own.gpus_per_user.is_some();
         let name = if is_own { format!("{}-{IDLE}", own.account) } else { IDLE.to_owned() };
         if has_budget {
-            self.lost.push(format!("{}: what runs in the QOS {name} is not charged to its budget", own.path));
+            self.lost.push(format!(
+                "{}: what runs in the QOS {name} is not charged to its budget",
+                own.path
+            ));
         }
         if own.gpus_per_user.is_some() {
-            self.lost
-                .push(format!("{}: gpus-per-user counts in each QOS by itself, own and {name}", own.path));
+            self.lost.push(format!(
+                "{}: gpus-per-user counts in each QOS by itself, own and {name}",
+                own.path
+            ));
         }
         self.add(Qos {
             name: name.clone(),
@@ -268,7 +287,9 @@ impl Accounting {
             return gpus(order, None, 0);
         }
         let known = types(order.nodes);
-        for model in queue.quota.keys().filter(|model| !known.iter().any(|own| own == kind(model.as_str()))) {
+        for model in
+            queue.quota.keys().filter(|model| !known.iter().any(|own| own == kind(model.as_str())))
+        {
             self.lost.push(format!("{path}: quota of {model}, of which no node has any"));
         }
         match queue.borrow {
@@ -297,8 +318,10 @@ impl Accounting {
             ));
         }
         if queue.priority.is_some() {
-            say("`priority`: users of Slurm can only lower the priority of their jobs, with --nice"
-                .to_owned());
+            say(
+                "`priority`: users of Slurm can only lower the priority of their jobs, with --nice"
+                    .to_owned(),
+            );
         }
         if queue.limits.pending_jobs.is_some() {
             say("`pending-jobs` is MaxSubmitJobs, which also counts what runs, and each element of an array"
@@ -310,7 +333,9 @@ impl Accounting {
                 (Some(_), true) => say(format!(
                     "`budget`: Slurm knows no windows; every {every} somebody runs the command that accounts.sh shows beside it"
                 )),
-                (Some(_), false) => say("`budget` of several queues together has no counterpart".to_owned()),
+                (Some(_), false) => {
+                    say("`budget` of several queues together has no counterpart".to_owned())
+                }
                 (None, _) => {}
             }
             if budget.gpu_hours_per_user.is_some() {
@@ -318,7 +343,8 @@ impl Accounting {
             }
         }
         if queue.limits.gpus_per_user.is_some() && !queue.queues.is_empty() {
-            say("`gpus-per-user` of several queues together: each of them has it for itself".to_owned());
+            say("`gpus-per-user` of several queues together: each of them has it for itself"
+                .to_owned());
         }
     }
 
@@ -354,7 +380,9 @@ impl Accounting {
         match tree.placement {
             PlacementPolicy::Pack | PlacementPolicy::Spread => {}
             PlacementPolicy::BestFit | PlacementPolicy::Fragmentation => {
-                self.lost.push("`placement`: Slurm fills nodes by its own order, as with `pack`".to_owned());
+                self.lost.push(
+                    "`placement`: Slurm fills nodes by its own order, as with `pack`".to_owned(),
+                );
             }
         }
         if tree.defragment.is_some() {
@@ -368,13 +396,15 @@ pub(super) const IDLE: &str = "idle";
 /// Slurm's own, which every cluster has.
 const NORMAL: &str = "normal";
 
-/// A limit per name that Slurm counts GPUs by. With one type of GPU in the cluster there is one name: a limit on a type holds
-/// against jobs that name it only.
+/// A limit per name that Slurm counts GPUs by. With one type of GPU in the cluster there is one
+/// name: a limit on a type holds against jobs that name it only.
 fn gpus(order: &Order<'_>, quota: Option<&BTreeMap<GpuModel, u64>>, more: u64) -> Tres {
     let types = types(order.nodes);
     let of = |name: &str| {
-        let mut own =
-            quota?.iter().filter(|(model, _)| kind(model.as_str()) == name).map(|(_, gpus)| gpus + more);
+        let mut own = quota?
+            .iter()
+            .filter(|(model, _)| kind(model.as_str()) == name)
+            .map(|(_, gpus)| gpus + more);
         let first = own.next()?;
         Some(own.fold(first, |sum, gpus| sum + gpus))
     };
@@ -383,7 +413,9 @@ fn gpus(order: &Order<'_>, quota: Option<&BTreeMap<GpuModel, u64>>, more: u64) -
     let sum = each.iter().copied().sum::<Option<u64>>().filter(|_| !types.is_empty());
     let mut tres = vec![("gres/gpu".to_owned(), sum)];
     if types.len() > 1 {
-        tres.extend(types.iter().zip(each).map(|(name, limit)| (format!("gres/gpu:{name}"), limit)));
+        tres.extend(
+            types.iter().zip(each).map(|(name, limit)| (format!("gres/gpu:{name}"), limit)),
+        );
     }
     tres
 }
@@ -415,10 +447,14 @@ fn names(queues: &[QueueSpec]) -> Result<BTreeMap<String, String>, Unfit> {
     let mut found = Vec::new();
     paths(queues, "", &mut found);
     let mut seen = BTreeSet::new();
-    let twice: BTreeSet<String> =
-        found.iter().filter(|(_, name)| !seen.insert(name.clone())).map(|(_, name)| name.clone()).collect();
+    let twice: BTreeSet<String> = found
+        .iter()
+        .filter(|(_, name)| !seen.insert(name.clone()))
+        .map(|(_, name)| name.clone())
+        .collect();
     let mut names = BTreeMap::new();
-    let mut owner: BTreeMap<String, String> = BTreeMap::from([("root".to_owned(), "root".to_owned())]);
+    let mut owner: BTreeMap<String, String> =
+        BTreeMap::from([("root".to_owned(), "root".to_owned())]);
     for (path, name) in found {
         let name = if twice.contains(&name) { path.to_lowercase().replace('/', "-") } else { name };
         if let Some(other) = owner.insert(name.clone(), path.clone()) {

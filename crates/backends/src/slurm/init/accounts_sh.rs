@@ -1,5 +1,5 @@
-//! accounts.sh: accounts, qualities of service and users as commands of `sacctmgr`, to be run again whenever the queues change. What
-//! there is to say was decided in `accounting`.
+//! accounts.sh: accounts, qualities of service and users as commands of `sacctmgr`, to be run again
+//! whenever the queues change. What there is to say was decided in `accounting`.
 
 use std::fmt::Write as _;
 
@@ -97,7 +97,8 @@ fn accounts(text: &mut String, accounts: &[Account]) {
 ",
     );
     for account in accounts {
-        let Account { name, parent, path, shares, running_jobs, max_wall, max_submit, .. } = account;
+        let Account { name, parent, path, shares, running_jobs, max_wall, max_submit, .. } =
+            account;
         let _ = writeln!(text, "add account {name} parent={parent} Description={path}");
         let _ = write!(
             text,
@@ -136,8 +137,12 @@ fn budgets(text: &mut String, order: &Order<'_>, accounting: &Accounting) {
     }
 }
 
-fn find<'a>(queues: &'a [muster_model::QueueSpec], path: &str) -> Option<&'a muster_model::QueueSpec> {
-    let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
+fn find<'a>(
+    queues: &'a [muster_model::QueueSpec],
+    path: &str,
+) -> Option<&'a muster_model::QueueSpec> {
+    let (first, rest) =
+        path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
     let queue = queues.iter().find(|queue| *queue.name == *first)?;
     rest.map_or(Some(queue), |rest| find(&queue.queues, rest))
 }

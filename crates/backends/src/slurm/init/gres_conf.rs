@@ -1,4 +1,5 @@
-//! gres.conf: the device files behind the GPUs that slurm.conf names, and resources that are only counted.
+//! gres.conf: the device files behind the GPUs that slurm.conf names, and resources that are only
+//! counted.
 
 use std::fmt::Write as _;
 
@@ -20,12 +21,16 @@ pub(super) fn text(order: &Order<'_>) -> String {
 ",
     );
     let mut lines = |say: &dyn Fn(&NodeSpec) -> String| {
-        for (names, line) in alike(order.nodes, say).into_iter().filter(|(_, line)| !line.is_empty()) {
+        for (names, line) in
+            alike(order.nodes, say).into_iter().filter(|(_, line)| !line.is_empty())
+        {
             let _ = writeln!(text, "NodeName={}{line}", (order.fold)(&names));
         }
     };
     lines(&devices);
-    lines(&|node| shares(order, node).map_or(String::new(), |count| format!(" Name=shard Count={count}")));
+    lines(&|node| {
+        shares(order, node).map_or(String::new(), |count| format!(" Name=shard Count={count}"))
+    });
     for extra in extras(order.nodes) {
         lines(&|node| match node.extras.get(extra.as_str()) {
             Some(count) if *count > 0 => format!(" Name={extra} Count={count}"),
@@ -35,7 +40,8 @@ pub(super) fn text(order: &Order<'_>) -> String {
     text
 }
 
-/// Which file is of which model only the vendor's library knows, and slices have none of their own: such nodes detect theirs.
+/// Which file is of which model only the vendor's library knows, and slices have none of their own:
+/// such nodes detect theirs.
 fn devices(node: &NodeSpec) -> String {
     let kinds = kinds(node);
     let Some((name, count)) = kinds.first().copied() else { return String::new() };

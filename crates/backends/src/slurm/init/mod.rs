@@ -1,5 +1,6 @@
-//! Configuration of a new Slurm cluster as text, from nodes, a queue tree and what a site has decided: a file of this folder per
-//! file of Slurm. Pure. What Slurm cannot express is listed for people, never left out in silence, and no secret is invented.
+//! Configuration of a new Slurm cluster as text, from nodes, a queue tree and what a site has
+//! decided: a file of this folder per file of Slurm. Pure. What Slurm cannot express is listed for
+//! people, never left out in silence, and no secret is invented.
 
 mod accounting;
 mod accounts_sh;
@@ -20,7 +21,8 @@ use accounting::Accounting;
 
 pub use topology_conf::{LEVELS, ROOT_SWITCH, UNPLACED_SWITCH};
 
-/// What stands where a site has to write something in before the file is complete; `muster check slurm` names what still has it.
+/// What stands where a site has to write something in before the file is complete; `muster check
+/// slurm` names what still has it.
 pub const FILL_IN: &str = "FILL_IN";
 
 /// How daemons and commands know each other.
@@ -37,7 +39,8 @@ pub enum Auth {
 pub struct Release(pub u16, pub u8);
 
 impl Release {
-    /// The first whose files are written: `jobacct_gather/cgroup`, `AccountingStoreFlags` and preemption by QOS are as here.
+    /// The first whose files are written: `jobacct_gather/cgroup`, `AccountingStoreFlags` and
+    /// preemption by QOS are as here.
     pub const OLDEST: Release = Release(21, 8);
     /// The first with `auth/slurm`.
     pub const OWN_AUTH: Release = Release(23, 11);
@@ -279,7 +282,9 @@ fn check(order: &Order<'_>) -> Result<(), Unfit> {
             return Err(Unfit::TooOld { what, needs, is: choices.release });
         }
     }
-    if choices.controllers.len() > 1 && OWN_FOLDERS.iter().any(|own| choices.state_dir.starts_with(own)) {
+    if choices.controllers.len() > 1
+        && OWN_FOLDERS.iter().any(|own| choices.state_dir.starts_with(own))
+    {
         return Err(Unfit::StateNotShared(choices.state_dir.clone()));
     }
     nodes::check(order)

@@ -1,5 +1,5 @@
-//! Nodes and partitions as lines of slurm.conf: equal nodes share a line, and what a partition bills and gives by default is
-//! computed from its nodes. It decides nothing about queues.
+//! Nodes and partitions as lines of slurm.conf: equal nodes share a line, and what a partition
+//! bills and gives by default is computed from its nodes. It decides nothing about queues.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,8 @@ use crate::slurm::conf::{is_word, kind, kinds};
 
 /// Partition of nodes that have no label `partition`.
 const BATCH: &str = "batch";
-/// Partition of nodes without GPUs, where others have some: a job that needs none must not take their processors.
+/// Partition of nodes without GPUs, where others have some: a job that needs none must not take
+/// their processors.
 const CPU: &str = "cpu";
 
 /// Refuses nodes whose processors are not as was said.
@@ -24,7 +25,9 @@ pub(super) fn check(order: &Order<'_>) -> Result<(), Unfit> {
         of_core.is_none_or(|product| !cpus(node).is_multiple_of(product))
     });
     match wrong {
-        Some(node) => Err(Unfit::Sockets { node: node.name.to_string(), cpus: cpus(node), sockets, threads }),
+        Some(node) => {
+            Err(Unfit::Sockets { node: node.name.to_string(), cpus: cpus(node), sockets, threads })
+        }
         None => Ok(()),
     }
 }
@@ -147,10 +150,11 @@ fn gpus(nodes: &[&NodeSpec]) -> u64 {
 /// The `PartitionName` lines, with what explains them.
 pub(super) fn partition_lines(order: &Order<'_>, accounting: &Accounting) -> String {
     let choices = order.choices;
-    let max_time = accounting.longest.map_or(choices.max_time, |longest| match accounting.all_limited {
-        true => longest,
-        false => longest.max(choices.max_time),
-    });
+    let max_time =
+        accounting.longest.map_or(choices.max_time, |longest| match accounting.all_limited {
+            true => longest,
+            false => longest.max(choices.max_time),
+        });
     let spread = if accounting.spreads { " LLN=YES" } else { "" };
     let mut text = String::new();
     let all = partitions(order);
@@ -164,14 +168,17 @@ pub(super) fn partition_lines(order: &Order<'_>, accounting: &Accounting) -> Str
             shape(order, nodes),
         );
     }
-    let Some((_, nodes)) = all.first().filter(|_| !accounting.interactive.is_empty()) else { return text };
+    let Some((_, nodes)) = all.first().filter(|_| !accounting.interactive.is_empty()) else {
+        return text;
+    };
     text.push_str(
         "
 # Where people sit and wait: the same nodes, short times, ahead of batch work. A session that was forgotten ends by itself.
 ",
     );
     for (account, limit) in &accounting.interactive {
-        let limit = limit.map_or(choices.interactive_time, |limit| limit.min(choices.interactive_time));
+        let limit =
+            limit.map_or(choices.interactive_time, |limit| limit.min(choices.interactive_time));
         let _ = writeln!(
             text,
             "PartitionName={account} Nodes={} AllowAccounts={account}{} PriorityJobFactor=10 {}{spread} State=UP",
@@ -186,7 +193,9 @@ pub(super) fn partition_lines(order: &Order<'_>, accounting: &Accounting) -> Str
 /// The longest that a job may run anywhere, in minutes.
 pub(super) fn longest_minutes(order: &Order<'_>, accounting: &Accounting) -> u64 {
     super::minutes(
-        accounting.longest.map_or(order.choices.max_time, |longest| longest.max(order.choices.max_time)),
+        accounting
+            .longest
+            .map_or(order.choices.max_time, |longest| longest.max(order.choices.max_time)),
     )
 }
 
@@ -199,12 +208,14 @@ fn times(default_time: Span, max_time: Span) -> String {
     format!(" DefaultTime={} MaxTime={}", clock(default_time.min(max_time)), clock(max_time))
 }
 
-/// What a partition bills, and what a job that says nothing gets. With PriorityFlags=MAX_TRES a job pays for the largest of its
-/// parts: a weight is a GPU's part of the CPUs and of the memory, so that one GPU with its part of both pays for one.
+/// What a partition bills, and what a job that says nothing gets. With PriorityFlags=MAX_TRES a job
+/// pays for the largest of its parts: a weight is a GPU's part of the CPUs and of the memory, so
+/// that one GPU with its part of both pays for one.
 fn shape(order: &Order<'_>, nodes: &[&NodeSpec]) -> String {
     let cpus_all: u64 = nodes.iter().map(|node| u64::from(cpus(node))).sum();
     let mib_all: u64 = nodes.iter().map(|node| memory_mib(node)).sum();
-    let memory = nodes.iter().map(|node| memory_mib(node) / u64::from(cpus(node).max(1))).min().unwrap_or(0);
+    let memory =
+        nodes.iter().map(|node| memory_mib(node) / u64::from(cpus(node).max(1))).min().unwrap_or(0);
     let gpus = gpus(nodes);
     if gpus == 0 {
         return format!("TRESBillingWeights=\"CPU=1.0\" DefMemPerCPU={}", memory.max(1));
@@ -212,10 +223,14 @@ fn shape(order: &Order<'_>, nodes: &[&NodeSpec]) -> String {
     // Rounded down: a job that takes GPUs with all that goes with them pays for the GPUs.
     let weight = |amount: u64, unit: u64| millionths(gpus * 1_000_000 * unit / amount.max(1));
     let with_gpus = nodes.iter().filter(|node| !node.devices.is_empty());
-    let of_gpu = with_gpus.map(|node| u64::from(cpus(node)) / node.devices.len() as u64).min().unwrap_or(1);
+    let of_gpu =
+        with_gpus.map(|node| u64::from(cpus(node)) / node.devices.len() as u64).min().unwrap_or(1);
     // A GPU's shares together cost what the GPU costs.
     let shards = match nodes.iter().any(|node| shares(order, node).is_some()) {
-        true => format!(",GRES/shard={}", millionths(1_000_000 / u64::from(order.choices.shards.max(1)))),
+        true => format!(
+            ",GRES/shard={}",
+            millionths(1_000_000 / u64::from(order.choices.shards.max(1)))
+        ),
         false => String::new(),
     };
     format!(

@@ -3,10 +3,12 @@
 use super::{Order, clock};
 use muster_model::Span;
 
-/// Limits on GPUs as Slurm counts them, `gres/gpu` and `gres/gpu:h100`; each that there could be, so that none of before stays.
+/// Limits on GPUs as Slurm counts them, `gres/gpu` and `gres/gpu:h100`; each that there could be,
+/// so that none of before stays.
 pub(super) type Tres = Vec<(String, Option<u64>)>;
 
-/// A quality of service. What is `None` is set to nothing, so that a second run of the script takes back what the first set.
+/// A quality of service. What is `None` is set to nothing, so that a second run of the script takes
+/// back what the first set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Qos {
     pub(super) name: String,
@@ -35,7 +37,10 @@ impl Qos {
             format!("Flags={decays}"),
             format!("GrpTRES={}", tres(&self.gpus)),
             format!("MaxTRESPerUser=gres/gpu={}", or_none(self.gpus_per_user)),
-            format!("GrpTRESMins=gres/gpu={}", or_none(self.gpu_hours.map(|hours| hours.saturating_mul(60)))),
+            format!(
+                "GrpTRESMins=gres/gpu={}",
+                or_none(self.gpu_hours.map(|hours| hours.saturating_mul(60)))
+            ),
             format!("MaxWall={}", wall(self.max_wall)),
         ];
         if self.is_preempted {

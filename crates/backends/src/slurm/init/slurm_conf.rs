@@ -1,4 +1,5 @@
-//! slurm.conf: each setting that is not obvious with its reason. What depends on nodes is in `nodes`, on queues in `accounting`.
+//! slurm.conf: each setting that is not obvious with its reason. What depends on nodes is in
+//! `nodes`, on queues in `accounting`.
 
 use std::fmt::Write as _;
 
@@ -107,7 +108,11 @@ PropagateResourceLimitsExcept=MEMLOCK
 ",
         gres.join(",")
     );
-    if order.nodes.iter().flat_map(|node| &node.devices).any(|device| model::is_slice(device.model.as_str()))
+    if order
+        .nodes
+        .iter()
+        .flat_map(|node| &node.devices)
+        .any(|device| model::is_slice(device.model.as_str()))
     {
         text.push_str(
             "# MIG slices are GPUs of a type of their own: `nvidia-smi mig` makes them before slurmd starts, and slurmd finds them.\n",

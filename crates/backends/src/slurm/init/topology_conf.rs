@@ -1,4 +1,5 @@
-//! topology.conf: the levels of a cluster file as a tree of switches with one root. It places nothing.
+//! topology.conf: the levels of a cluster file as a tree of switches with one root. It places
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -6,10 +7,11 @@ use std::sync::Arc;
 
 use super::Order;
 
-/// The switch above all, where the cluster file has several widest domains: without a common root no job can have nodes of two
-/// of them.
+/// The switch above all, where the cluster file has several widest domains: without a common root
+/// no job can have nodes of two of them.
 pub const ROOT_SWITCH: &str = "all-nodes";
-/// The switch of nodes whose place nobody has said: a node below no switch is left out of every gang.
+/// The switch of nodes whose place nobody has said: a node below no switch is left out of every
+/// gang.
 pub const UNPLACED_SWITCH: &str = "unplaced";
 
 /// What the comment begins with that names the levels, the widest first: switches have none.
@@ -56,18 +58,29 @@ pub(super) fn text(order: &Order<'_>) -> Option<Topology> {
     );
     let _ = writeln!(text, "{LEVELS}{}", order.levels.join(", "));
     for (leaf, nodes) in &leaves {
-        let _ = writeln!(text, "SwitchName={} Nodes={}", names.switch(last, leaf), (order.fold)(nodes));
+        let _ =
+            writeln!(text, "SwitchName={} Nodes={}", names.switch(last, leaf), (order.fold)(nodes));
     }
-    let lost: Vec<&str> =
-        order.nodes.iter().filter(|node| node.domains.is_empty()).map(|node| node.name.as_str()).collect();
+    let lost: Vec<&str> = order
+        .nodes
+        .iter()
+        .filter(|node| node.domains.is_empty())
+        .map(|node| node.name.as_str())
+        .collect();
     if !lost.is_empty() {
-        text.push_str("# The cluster file does not say where these are; move them to their switch.\n");
+        text.push_str(
+            "# The cluster file does not say where these are; move them to their switch.\n",
+        );
         let _ = writeln!(text, "SwitchName={UNPLACED_SWITCH} Nodes={}", (order.fold)(&lost));
     }
     for (level, name, switches) in &above {
         let switches: Vec<&str> = switches.iter().map(String::as_str).collect();
-        let _ =
-            writeln!(text, "SwitchName={} Switches={}", names.switch(*level, name), (order.fold)(&switches));
+        let _ = writeln!(
+            text,
+            "SwitchName={} Switches={}",
+            names.switch(*level, name),
+            (order.fold)(&switches)
+        );
     }
     let mut roots: Vec<String> = Vec::new();
     for node in order.nodes {
@@ -90,7 +103,8 @@ pub(super) fn text(order: &Order<'_>) -> Option<Topology> {
     Some(Topology { text, note })
 }
 
-/// Switches have one name each, domains one per level: where two levels have the same, the level is put before it.
+/// Switches have one name each, domains one per level: where two levels have the same, the level is
+/// put before it.
 struct Names<'a> {
     levels: &'a [Arc<str>],
     twice: BTreeSet<Arc<str>>,
@@ -104,8 +118,11 @@ impl<'a> Names<'a> {
                 levels_of.entry(Arc::clone(domain)).or_default().insert(level);
             }
         }
-        let twice =
-            levels_of.into_iter().filter(|(_, levels)| levels.len() > 1).map(|(name, _)| name).collect();
+        let twice = levels_of
+            .into_iter()
+            .filter(|(_, levels)| levels.len() > 1)
+            .map(|(name, _)| name)
+            .collect();
         Self { levels: order.levels, twice }
     }
 

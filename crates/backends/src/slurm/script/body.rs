@@ -1,5 +1,6 @@
-//! What a script does once Slurm has started it: marks the start, prepares what all ranks share, and starts every rank with its
-//! place in the gang. Rank 0 is the master; a program finds the variables that the local backend gives it (`env.rs`).
+//! What a script does once Slurm has started it: marks the start, prepares what all ranks share,
+//! and starts every rank with its place in the gang. Rank 0 is the master; a program finds the
+//! variables that the local backend gives it (`env.rs`).
 
 use std::fmt::Write as _;
 
@@ -7,10 +8,12 @@ use muster_model::Kind;
 use muster_model::payload::Command;
 
 use super::shape::{Component, Role};
-use super::{Kept, MADE, PROGRAM, SETUP, Source, VARIABLES, container, listener, output, quote, saving};
+use super::{
+    Kept, MADE, PROGRAM, SETUP, Source, VARIABLES, container, listener, output, quote, saving,
+};
 
-/// Below the ports that systems give away by themselves (from 32768 on, net.ipv4.ip_local_port_range): jobs whose numbers lie
-/// near each other get different ones.
+/// Below the ports that systems give away by themselves (from 32768 on,
+/// net.ipv4.ip_local_port_range): jobs whose numbers lie near each other get different ones.
 const PORTS: (u32, u32) = (20_000, 12_000);
 
 /// Everything below the directives.
@@ -24,7 +27,8 @@ pub(super) fn body(source: &Source<'_>, components: &[Component]) -> String {
     shared(&mut text, source, components);
     surroundings(&mut text, source);
     container::choose(&mut text, source);
-    let world: u32 = components.iter().flat_map(|component| &component.roles).map(|role| role.tasks).sum();
+    let world: u32 =
+        components.iter().flat_map(|component| &component.roles).map(|role| role.tasks).sum();
     let is_whole = components.len() == 1;
     for (index, component) in components.iter().enumerate() {
         let world = if is_whole { None } else { Some(world) };
@@ -60,7 +64,8 @@ export MUSTER_CHECKPOINT_FILE=$muster_dir/checkpoint
     text.push_str(FENCE);
 }
 
-/// What a script that runs without Muster has of this: which start it is, and a folder of its own where something needs one.
+/// What a script that runs without Muster has of this: which start it is, and a folder of its own
+/// where something needs one.
 fn alone(text: &mut String, source: &Source<'_>, components: &[Component]) {
     let _ = write!(text, "\n{MADE}\n");
     for one in left_out(source) {
@@ -81,13 +86,16 @@ export MUSTER_ATTEMPT=$((MUSTER_RESTART_COUNT + 1))
     }
 }
 
-/// Roles that find each other, saved progress, and programs in files of their own need a place that all nodes see.
+/// Roles that find each other, saved progress, and programs in files of their own need a place that
+/// all nodes see.
 fn needs_folder(source: &Source<'_>) -> bool {
     let in_file = |command: &Command| match command {
         Command::Script(script) => script.starts_with("#!") && shell(script).is_none(),
         Command::Argv(_) => false,
     };
-    source.spec.groups.len() > 1 || source.spec.checkpoint.is_some() || source.commands.values().any(in_file)
+    source.spec.groups.len() > 1
+        || source.spec.checkpoint.is_some()
+        || source.commands.values().any(in_file)
 }
 
 const FOLDER: &str = r#"muster_dir=$PWD/muster-$MUSTER_JOB_ID/${SLURM_ARRAY_TASK_ID:-0}
@@ -110,14 +118,16 @@ pub(super) fn left_out(source: &Source<'_>) -> Vec<&'static str> {
 /// The shell of a `#!` line with its options, when it takes text behind `-c`.
 fn shell(script: &str) -> Option<&str> {
     let line = script.lines().next()?.strip_prefix("#!")?.trim();
-    let name = line.split_whitespace().find(|word| !word.starts_with('-') && !word.ends_with("/env"))?;
+    let name =
+        line.split_whitespace().find(|word| !word.starts_with('-') && !word.ends_with("/env"))?;
     let name = name.rsplit('/').next()?;
     matches!(name, "sh" | "bash" | "dash" | "zsh" | "ksh").then_some(line)
 }
 
 /// Where it runs, and as which of several.
 fn place(text: &mut String, source: &Source<'_>) {
-    // Slurm itself goes on in /tmp where the folder is not there. A relative one begins where sbatch runs, which Slurm alone knows.
+    // Slurm itself goes on in /tmp where the folder is not there. A relative one begins where
+    // sbatch runs, which Slurm alone knows.
     if let Some(workdir) = source.workdir.filter(|workdir| workdir.starts_with('/')) {
         let _ = writeln!(text, "cd {} || exit 1", quote::word(workdir));
     }
@@ -135,8 +145,9 @@ fn place(text: &mut String, source: &Source<'_>) {
     }
 }
 
-/// A node whose slurmd died, or a controller that forgot, lets Slurm start a job again that still runs. The locks of the shared file
-/// system hold the second start back until the first is over: the script's own, and one that all ranks share.
+/// A node whose slurmd died, or a controller that forgot, lets Slurm start a job again that still
+/// runs. The locks of the shared file system hold the second start back until the first is over:
+/// the script's own, and one that all ranks share.
 const FENCE: &str = r#"
 # One start of this job at a time, also where Slurm starts it again because a node or its controller died.
 exec 9>> "$muster_dir/lock"
@@ -169,7 +180,11 @@ fi
 
 /// Where the ranks meet.
 fn shared(text: &mut String, source: &Source<'_>, components: &[Component]) {
-    let nodes = if components.len() > 1 { "$SLURM_JOB_NODELIST_HET_GROUP_0" } else { "$SLURM_JOB_NODELIST" };
+    let nodes = if components.len() > 1 {
+        "$SLURM_JOB_NODELIST_HET_GROUP_0"
+    } else {
+        "$SLURM_JOB_NODELIST"
+    };
     let (first, range) = PORTS;
     let _ = write!(
         text,
@@ -213,16 +228,28 @@ fn surroundings(text: &mut String, source: &Source<'_>) {
 }
 
 /// The script of every rank of a component, as a variable of the batch script.
-fn ranks(text: &mut String, source: &Source<'_>, component: &Component, index: usize, world: Option<u32>) {
+fn ranks(
+    text: &mut String,
+    source: &Source<'_>,
+    component: &Component,
+    index: usize,
+    world: Option<u32>,
+) {
     // 1. Its place in the gang.
     let mut rank = String::new();
     let first = component.roles.first().map_or(0, |role| role.first_rank);
-    let own = if first > 0 { format!("$((SLURM_PROCID + {first}))") } else { "$SLURM_PROCID".to_owned() };
+    let own =
+        if first > 0 { format!("$((SLURM_PROCID + {first}))") } else { "$SLURM_PROCID".to_owned() };
     let world = world.map_or("$SLURM_STEP_NUM_TASKS".to_owned(), |world| world.to_string());
     // Nodes of the components before it come first.
-    let before: String = (0..index).map(|one| format!(" + SLURM_JOB_NUM_NODES_HET_GROUP_{one}")).collect();
-    let node = if index > 0 { format!("$((SLURM_NODEID{before}))") } else { "$SLURM_NODEID".to_owned() };
-    let _ = writeln!(rank, "export RANK={own} WORLD_SIZE={world} NODE_RANK={node} LOCAL_RANK=$SLURM_LOCALID");
+    let before: String =
+        (0..index).map(|one| format!(" + SLURM_JOB_NUM_NODES_HET_GROUP_{one}")).collect();
+    let node =
+        if index > 0 { format!("$((SLURM_NODEID{before}))") } else { "$SLURM_NODEID".to_owned() };
+    let _ = writeln!(
+        rank,
+        "export RANK={own} WORLD_SIZE={world} NODE_RANK={node} LOCAL_RANK=$SLURM_LOCALID"
+    );
     match component.tasks_per_node {
         Some(per_node) => {
             let _ = writeln!(rank, "export LOCAL_WORLD_SIZE={per_node}");
@@ -234,7 +261,9 @@ fn ranks(text: &mut String, source: &Source<'_>, component: &Component, index: u
         rank.push_str(&output::of_rank(source));
     }
     if source.kept.is_some() || needs_folder(source) {
-        rank.push_str("[ \"$RANK\" = 0 ] || MUSTER_CHECKPOINT_FILE=$MUSTER_CHECKPOINT_FILE-$RANK\n");
+        rank.push_str(
+            "[ \"$RANK\" = 0 ] || MUSTER_CHECKPOINT_FILE=$MUSTER_CHECKPOINT_FILE-$RANK\n",
+        );
     }
     if let Some(checkpoint) = &source.spec.checkpoint {
         listener::functions(&mut rank, checkpoint);
@@ -252,7 +281,8 @@ fn ranks(text: &mut String, source: &Source<'_>, component: &Component, index: u
         [role] => program(&mut rank, source, role, component.gpus_per_task, ""),
         roles => {
             for role in roles {
-                let _ = writeln!(rank, "if [ \"$RANK\" -lt {} ]; then", role.first_rank + role.tasks);
+                let _ =
+                    writeln!(rank, "if [ \"$RANK\" -lt {} ]; then", role.first_rank + role.tasks);
                 program(&mut rank, source, role, component.gpus_per_task, "  ");
                 rank.push_str("fi\n");
             }
@@ -275,8 +305,9 @@ done
 export LOCAL_WORLD_SIZE=${muster_part%%(*}
 "#;
 
-/// A task sees its own devices only. Slurm shows each all of the job's on its node: its own binding of GPUs to tasks is another one
-/// in every version, and where GPUs have a type it leaves a task without any (tried on 22.05).
+/// A task sees its own devices only. Slurm shows each all of the job's on its node: its own binding
+/// of GPUs to tasks is another one in every version, and where GPUs have a type it leaves a task
+/// without any (tried on 22.05).
 fn devices(rank: &mut String, component: &Component) {
     match (component.gpus_per_task, component.tasks_per_node) {
         (0, _) => rank.push_str("export CUDA_VISIBLE_DEVICES= ROCR_VISIBLE_DEVICES=\n"),
@@ -296,7 +327,8 @@ done
     }
 }
 
-/// Says how this node is reached: by its name, or where that does not resolve by the address that Slurm uses itself.
+/// Says how this node is reached: by its name, or where that does not resolve by the address that
+/// Slurm uses itself.
 const ADDRESS: &str = r#"{ getent hosts "$SLURMD_NODENAME" > /dev/null && echo "$SLURMD_NODENAME" || scontrol --oneliner show node "$SLURMD_NODENAME" | sed 's/.*NodeAddr=\([^ ]*\).*/\1/'; }"#;
 
 /// The role's variables and its program, which takes the place of the shell.
@@ -307,19 +339,27 @@ fn program(rank: &mut String, source: &Source<'_>, role: &Role, gpus: u32, inden
         false => ("$WORLD_SIZE".to_owned(), "$RANK".to_owned()),
     };
     // Two roles that both use torchrun meet at ports of their own, each where its first rank is.
-    let nth = source.spec.groups.iter().position(|group| group.name.as_ref() == role.name).unwrap_or(0);
+    let nth =
+        source.spec.groups.iter().position(|group| group.name.as_ref() == role.name).unwrap_or(0);
     let (address, port) = match nth {
         0 => ("$MASTER_ADDR".to_owned(), "$MASTER_PORT".to_owned()),
         nth => {
             let file = format!("\"$MUSTER_LOGS/master-{nth}\"");
-            let _ = writeln!(rank, "{indent}[ \"$RANK\" != {} ] || {ADDRESS} > {file}", role.first_rank);
+            let _ = writeln!(
+                rank,
+                "{indent}[ \"$RANK\" != {} ] || {ADDRESS} > {file}",
+                role.first_rank
+            );
             let _ = writeln!(rank, "{indent}until [ -s {file} ]; do sleep 0.2; done");
             (format!("$(cat {file})"), format!("$((MASTER_PORT + {nth}))"))
         }
     };
     let lines = [
         format!("export MUSTER_TASK=$RANK MUSTER_GROUP={}", quote::word(&role.name)),
-        format!("export PET_NNODES={agents} PET_NODE_RANK={place} PET_NPROC_PER_NODE={}", gpus.max(1)),
+        format!(
+            "export PET_NNODES={agents} PET_NODE_RANK={place} PET_NPROC_PER_NODE={}",
+            gpus.max(1)
+        ),
         format!("export PET_RDZV_BACKEND=static PET_MASTER_ADDR={address} PET_MASTER_PORT={port}"),
         "export PET_RDZV_ENDPOINT=$PET_MASTER_ADDR:$PET_MASTER_PORT".to_owned(),
         "export PET_RDZV_ID=$SLURM_JOB_ID-$MUSTER_ATTEMPT-$MUSTER_GROUP".to_owned(),
@@ -340,7 +380,8 @@ fn program(rank: &mut String, source: &Source<'_>, role: &Role, gpus: u32, inden
         }
         Some(Command::Script(script)) if script.starts_with("#!") => {
             let _ = writeln!(rank, "{indent}muster_program=$MUSTER_LOGS/program-$RANK");
-            let _ = writeln!(rank, "{indent}printf %s {} > \"$muster_program\"", quote::word(script));
+            let _ =
+                writeln!(rank, "{indent}printf %s {} > \"$muster_program\"", quote::word(script));
             let _ = writeln!(rank, "{indent}chmod 700 \"$muster_program\"");
             "\"$muster_program\"".to_owned()
         }
@@ -362,7 +403,10 @@ fn program(rank: &mut String, source: &Source<'_>, role: &Role, gpus: u32, inden
 /// Starts the ranks, and passes on how they ended.
 fn run(text: &mut String, source: &Source<'_>, components: &[Component]) {
     text.push('\n');
-    if components.iter().any(|component| component.gpus_per_task > 0 && component.tasks_per_node.is_none()) {
+    if components
+        .iter()
+        .any(|component| component.gpus_per_task > 0 && component.tasks_per_node.is_none())
+    {
         text.push_str(
             "# Every task takes its own GPUs from those of its node: srun must not bind them, too.\n",
         );
@@ -422,9 +466,9 @@ fn steps(text: &mut String, source: &Source<'_>, components: &[Component]) {
     }
 }
 
-/// By the number of an element alone scontrol means that element; by the number that it has beside that of its array, all of it.
-const SELF: &str =
-    "muster_self=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}\n";
+/// By the number of an element alone scontrol means that element; by the number that it has beside
+/// that of its array, all of it.
+const SELF: &str = "muster_self=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}\n";
 
 /// With `--export=NONE` there is none, and srun finds no bash for the ranks.
 const PATH: &str = "[ -n \"$(printenv PATH)\" ] || export PATH=/usr/local/bin:/usr/bin:/bin\n";
@@ -435,10 +479,11 @@ const END: &str = r#"echo "$MUSTER_ATTEMPT $status" >> "$muster_dir/ends"
 exit "$status"
 "#;
 
-/// Every rank first starts as a probe, in its own place: what is found wrong ends the job with code 78. Where the program that looks is
-/// not there, nothing was tested, and that is said.
+/// Every rank first starts as a probe, in its own place: what is found wrong ends the job with code
+/// 78. Where the program that looks is not there, nothing was tested, and that is said.
 fn preflight(text: &mut String, source: &Source<'_>, program: &str, components: &[Component]) {
-    let world: u32 = components.iter().flat_map(|component| &component.roles).map(|role| role.tasks).sum();
+    let world: u32 =
+        components.iter().flat_map(|component| &component.roles).map(|role| role.tasks).sum();
     let is_heterogeneous = components.len() > 1;
     let starts = components.iter().enumerate();
     let starts: Vec<String> =
@@ -468,7 +513,8 @@ unset MUSTER_PROBE
     );
 }
 
-/// srun passes on the highest code of all tasks, and those that are ended for another's failure have one above that.
+/// srun passes on the highest code of all tasks, and those that are ended for another's failure
+/// have one above that.
 const FIRST: &str = r#"# The code of who failed first, not of those that were ended for it.
 cat "$MUSTER_LOGS/srun.log" >&2 2> /dev/null
 muster_first=$(grep -m 1 -E ': tasks? [^:]*: ' "$MUSTER_LOGS/srun.log" 2> /dev/null)
@@ -477,15 +523,22 @@ case $muster_first in
 esac
 "#;
 
-/// Who is preempted and ends within the grace has failed in Slurm's eyes, and is not queued again: it waits to be ended.
+/// Who is preempted and ends within the grace has failed in Slurm's eyes, and is not queued again:
+/// it waits to be ended.
 const PREEMPTED: &str = r#"if [ "$status" != 0 ] && scontrol --oneliner show job "$muster_self" | grep -q 'PreemptTime=[0-9]'; then
   echo "muster: preempted; Slurm ends it or queues it again" >&2
   sleep infinity
 fi
 "#;
 
-fn srun(source: &Source<'_>, component: &Component, index: usize, is_heterogeneous: bool) -> String {
-    let mut words = vec!["srun".to_owned(), "--export=ALL".to_owned(), "--kill-on-bad-exit=1".to_owned()];
+fn srun(
+    source: &Source<'_>,
+    component: &Component,
+    index: usize,
+    is_heterogeneous: bool,
+) -> String {
+    let mut words =
+        vec!["srun".to_owned(), "--export=ALL".to_owned(), "--kill-on-bad-exit=1".to_owned()];
     if source.slurm.container.is_some() {
         words.push("\"${muster_srun[@]}\"".to_owned());
     }
@@ -510,7 +563,8 @@ fn srun(source: &Source<'_>, component: &Component, index: usize, is_heterogeneo
     words.join(" ")
 }
 
-/// A failure of its own is not what Slurm's `--requeue` is for: the script asks for that itself. What is being ended has not failed.
+/// A failure of its own is not what Slurm's `--requeue` is for: the script asks for that itself.
+/// What is being ended has not failed.
 fn restart(text: &mut String, source: &Source<'_>) {
     let restart = &source.spec.restart;
     if !restart.on_failure {

@@ -1,5 +1,5 @@
-//! Containers of a script: by Pyxis where srun has it, else by Apptainer. Which of them is there is known only where the job runs, so the
-//! script itself looks.
+//! Containers of a script: by Pyxis where srun has it, else by Apptainer. Which of them is there is
+//! known only where the job runs, so the script itself looks.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,8 @@ use muster_model::slurm::Container;
 
 use super::{Source, quote};
 
-/// Looks which there is, before any rank starts. Pyxis mounts nothing by itself: the folders that a rank needs are named.
+/// Looks which there is, before any rank starts. Pyxis mounts nothing by itself: the folders that a
+/// rank needs are named.
 pub(super) fn choose(text: &mut String, source: &Source<'_>) {
     let Some(container) = &source.slurm.container else { return };
     // A script without Muster runs where it is submitted, unless the job says otherwise.
@@ -93,7 +94,10 @@ mod tests {
             ("/images/torch.sqsh", "/images/torch.sqsh", "/images/torch.sqsh"),
             ("oras://registry/x", "oras://registry/x", "oras://registry/x"),
         ] {
-            assert_eq!((for_pyxis(image).as_str(), for_apptainer(image).as_str()), (pyxis, apptainer));
+            assert_eq!(
+                (for_pyxis(image).as_str(), for_apptainer(image).as_str()),
+                (pyxis, apptainer)
+            );
         }
     }
 }

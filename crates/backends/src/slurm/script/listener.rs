@@ -1,18 +1,21 @@
-//! How a request for a checkpoint reaches the program of a rank: the job's own signal would end shells and launchers. So Slurm sends
-//! one that ends none, and a listener beside the program passes the job's own on to processes that handle it, as the supervisor of
-//! a task does on a machine without Slurm (`supervise/signal.rs`).
+//! How a request for a checkpoint reaches the program of a rank: the job's own signal would end
+//! shells and launchers. So Slurm sends one that ends none, and a listener beside the program
+//! passes the job's own on to processes that handle it, as the supervisor of a task does on a
+//! machine without Slurm (`supervise/signal.rs`).
 
 use std::fmt::Write as _;
 
 use muster_model::{Checkpoint, CheckpointTo};
 
-/// The signal that Slurm sends: SIGWINCH, whose default action is to do nothing. By its number: sbatch and scancel refuse its name.
+/// The signal that Slurm sends: SIGWINCH, whose default action is to do nothing. By its number:
+/// sbatch and scancel refuse its name.
 pub(super) const WAKE: &str = "28";
 
 /// Before the number of the job's own signal, by which an import knows it.
 pub(in super::super) const PASSES_ON: &str = "  muster_signal=";
 
-/// Before the program, which runs beside the shell of its rank. What runs in the background would ignore these signals.
+/// Before the program, which runs beside the shell of its rank. What runs in the background would
+/// ignore these signals.
 pub(super) const BEFORE: &str = "(\ntrap - INT QUIT";
 
 /// Behind the program: its input is that of the rank.
@@ -59,7 +62,8 @@ pub(super) fn functions(text: &mut String, checkpoint: &Checkpoint) {
     );
 }
 
-/// Stays as the first process of the rank, and ends as the program does. The locks of the script are not for the listener to hold.
+/// Stays as the first process of the rank, and ends as the program does. The locks of the script
+/// are not for the listener to hold.
 const STAY: &str = r#"# Slurm signals the first process of a rank, and where it uses control groups no other. This one stays beside the program and passes
 # on what it gets: SIGWINCH to the listener, other signals to the program.
 muster_stay() {

@@ -1,5 +1,6 @@
-//! A job as the script that a careful user of Slurm would have typed: directives from the job's own fields, then what every rank
-//! runs. Pure. What Slurm cannot promise is refused or said in a warning, never left out in silence.
+//! A job as the script that a careful user of Slurm would have typed: directives from the job's own
+//! fields, then what every rank runs. Pure. What Slurm cannot promise is refused or said in a
+//! warning, never left out in silence.
 
 mod body;
 mod container;
@@ -36,7 +37,8 @@ pub struct Source<'a> {
     pub slurm: &'a SlurmOptions,
     /// Where Muster keeps what the job leaves; `None` for a script that runs without Muster.
     pub kept: Option<Kept<'a>>,
-    /// This program, by a path that the nodes see, where every rank is to check its place before its program starts.
+    /// This program, by a path that the nodes see, where every rank is to check its place before
+    /// its program starts.
     pub verify: Option<&'a str>,
     /// Now: begin times are handed over as so long from now.
     pub now: Time,
@@ -56,7 +58,8 @@ pub struct Kept<'a> {
 pub struct Script {
     /// For sbatch.
     pub text: String,
-    /// The options that it sets, by their long names: variables of sbatch's environment must not overrule them.
+    /// The options that it sets, by their long names: variables of sbatch's environment must not
+    /// overrule them.
     pub options: Vec<&'static str>,
     /// What Slurm does otherwise than the job says.
     pub warnings: Vec<String>,
@@ -67,7 +70,8 @@ pub struct Script {
 // By these marks an import knows what each part of an exported script is for.
 
 /// The first line below the directives of a script that runs without Muster.
-pub(super) const MADE: &str = "# Made by `muster export slurm`. It needs Slurm and bash, not Muster.";
+pub(super) const MADE: &str =
+    "# Made by `muster export slurm`. It needs Slurm and bash, not Muster.";
 /// Above the job's own variables.
 pub(super) const VARIABLES: &str = "\n# The job's own variables.\n";
 /// Above what every task runs before its program.

@@ -1,5 +1,5 @@
-//! Files that a job's user names for its output: as lines of a rank's script, which opens them as the user on its own node, or as
-//! options of Slurm where the script runs without Muster.
+//! Files that a job's user names for its output: as lines of a rank's script, which opens them as
+//! the user on its own node, or as options of Slurm where the script runs without Muster.
 
 use muster_model::output::{self, Mark, Part};
 use muster_model::{Kind, OutputFiles};
@@ -7,7 +7,8 @@ use muster_model::{Kind, OutputFiles};
 use super::request::Directive;
 use super::{Source, quote};
 
-/// What a rank's output goes into: the file that its user named, which Muster's own name of the rank's output links to, or that alone.
+/// What a rank's output goes into: the file that its user named, which Muster's own name of the
+/// rank's output links to, or that alone.
 pub(super) fn of_rank(source: &Source<'_>) -> String {
     let is_probed = source.verify.is_some();
     let Some(file) = &source.files.output else {
@@ -16,7 +17,8 @@ pub(super) fn of_rank(source: &Source<'_>) -> String {
         return match error {
             None => format!("{as_probe}exec >> \"$MUSTER_LOGS/rank-$RANK.log\" 2>&1 < /dev/null\n"),
             Some(error) => {
-                let to = "exec >> \"$MUSTER_LOGS/rank-$RANK.log\" 2>> \"$muster_file\" < /dev/null\n";
+                let to =
+                    "exec >> \"$MUSTER_LOGS/rank-$RANK.log\" 2>> \"$muster_file\" < /dev/null\n";
                 unless_probed(is_probed, &format!("{FILE}{error}{to}"))
             }
         };
@@ -55,7 +57,11 @@ fn opened(source: &Source<'_>, pattern: &str) -> String {
 
 /// A probe looks at the place before the program starts, and answers on its own output.
 fn unless_probed(is_probed: bool, lines: &str) -> String {
-    if is_probed { format!("if [ -z \"$MUSTER_PROBE\" ]; then\n{lines}fi\n") } else { lines.to_owned() }
+    if is_probed {
+        format!("if [ -z \"$MUSTER_PROBE\" ]; then\n{lines}fi\n")
+    } else {
+        lines.to_owned()
+    }
 }
 
 fn is_array(source: &Source<'_>) -> bool {
@@ -147,7 +153,8 @@ mod tests {
                     .env("MUSTER_JOB_ID", "12")
                     .env("MUSTER_JOB_NAME", "it's")
                     .env("RANK", "3");
-                bash.env("SLURM_JOB_ID", if is_array { "15" } else { "12" }).env("SLURM_JOB_USER", "alice");
+                bash.env("SLURM_JOB_ID", if is_array { "15" } else { "12" })
+                    .env("SLURM_JOB_USER", "alice");
                 if is_array {
                     bash.env("SLURM_ARRAY_TASK_ID", "7");
                 }
@@ -167,7 +174,8 @@ mod tests {
             output: Some(output.to_owned()),
             error: error.map(str::to_owned),
         };
-        let lines = |files: &OutputFiles| directives(files).iter().map(Directive::line).collect::<String>();
+        let lines =
+            |files: &OutputFiles| directives(files).iter().map(Directive::line).collect::<String>();
         let one = files("logs/%j", Some("err-%t"));
         assert_eq!(lines(&one), "#SBATCH --output=logs/%j\n#SBATCH --open-mode=append\n");
         assert_eq!(of_srun(&one), ["--error=err-%t", "--open-mode=append"]);

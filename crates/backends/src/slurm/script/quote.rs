@@ -4,7 +4,8 @@
 #[must_use]
 pub fn word(text: &str) -> String {
     let is_plain = |c: char| {
-        c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '=' | ',' | '+' | '@' | '%')
+        c.is_ascii_alphanumeric()
+            || matches!(c, '_' | '-' | '.' | '/' | ':' | '=' | ',' | '+' | '@' | '%')
     };
     match !text.is_empty() && text.chars().all(is_plain) {
         true => text.to_owned(),
@@ -38,7 +39,9 @@ mod tests {
 
     #[test]
     fn a_shell_reads_back_what_was_quoted() {
-        for text in ["", "a", "it's", "$HOME `id` \\ \"x\"", "two\nlines\n", "-n", "a=b", "*?[x]~!#"] {
+        for text in
+            ["", "a", "it's", "$HOME `id` \\ \"x\"", "two\nlines\n", "-n", "a=b", "*?[x]~!#"]
+        {
             let line = format!("printf %s {}", word(text));
             let shell = Command::new("sh").args(["-c", &line]).output().unwrap();
             assert_eq!(String::from_utf8(shell.stdout).unwrap(), text, "{line}");
@@ -50,6 +53,8 @@ mod tests {
         assert_eq!(end_mark("a\nb"), "MUSTER");
         assert_eq!(end_mark("a\nMUSTER\nb"), "MUSTER_");
         assert_eq!(end_mark("MUSTER\nMUSTER_"), "MUSTER__");
-        assert!(is_variable("A_1") && !is_variable("1A") && !is_variable("a-b") && !is_variable(""));
+        assert!(
+            is_variable("A_1") && !is_variable("1A") && !is_variable("a-b") && !is_variable("")
+        );
     }
 }

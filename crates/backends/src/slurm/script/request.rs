@@ -1,4 +1,5 @@
-//! What a job asks of Slurm, as options of sbatch (sbatch(1)), in the order in which people write them.
+//! What a job asks of Slurm, as options of sbatch (sbatch(1)), in the order in which people write
+//! them.
 
 use muster_model::job::{AfterCheckpoint, Dependency, DependencyKind, Protection};
 use muster_model::slurm::{GroupOptions, SlurmOptions};
@@ -89,7 +90,9 @@ pub(super) fn request(source: &Source<'_>) -> Result<Request, Vec<Unfit>> {
         (spec.restart.on_failure, "`restart`"),
         (saving::takes_turns(source), "`checkpoint: {then: requeue}`"),
     ];
-    for (_, what) in needs_requeue.iter().filter(|(needs, _)| *needs && slurm.requeue == Some(false)) {
+    for (_, what) in
+        needs_requeue.iter().filter(|(needs, _)| *needs && slurm.requeue == Some(false))
+    {
         unfit.push(Unfit::new(
             format!(
                 "{what} with `slurm: {{requeue: false}}`: what may not be queued again cannot start again"
@@ -100,7 +103,9 @@ pub(super) fn request(source: &Source<'_>) -> Result<Request, Vec<Unfit>> {
     differences(spec, &mut warnings);
     variables(source, &mut unfit);
     if let (None, Some(folders)) = (&source.kept, output::folders(source.files)) {
-        warnings.push(format!("{folders} must be there before sbatch, which makes no folder for the output"));
+        warnings.push(format!(
+            "{folders} must be there before sbatch, which makes no folder for the output"
+        ));
     }
     // 2. What is one for the whole job.
     let mut directives = identity(source);
@@ -174,7 +179,8 @@ fn differences(spec: &JobSpec, warnings: &mut Vec<String>) {
     }
     if spec.time_limit.is_none() && matches!(spec.kind, Kind::Task) {
         warnings.push(
-            "without `time` the partition's default limit counts; backfill needs a short one".to_owned(),
+            "without `time` the partition's default limit counts; backfill needs a short one"
+                .to_owned(),
         );
     }
     if spec.grace > KILL_WAIT {
@@ -184,7 +190,8 @@ fn differences(spec: &JobSpec, warnings: &mut Vec<String>) {
         ));
     }
     if let Some(limit) = spec.time_limit.filter(|limit| limit.0 % 60_000 != 0) {
-        warnings.push(format!("Slurm counts minutes: its limit is {}, not {limit}", minutes(limit)));
+        warnings
+            .push(format!("Slurm counts minutes: its limit is {}, not {limit}", minutes(limit)));
     }
     if spec.restart.on_failure && !BACKOFFS.contains(&spec.restart.backoff) {
         warnings.push(format!(
@@ -205,7 +212,8 @@ fn differences(spec: &JobSpec, warnings: &mut Vec<String>) {
     }
     if spec.restart.always {
         warnings.push(
-            "`restart: always` is not handed on: Slurm starts nothing again that ended well".to_owned(),
+            "`restart: always` is not handed on: Slurm starts nothing again that ended well"
+                .to_owned(),
         );
     }
 }
@@ -214,7 +222,10 @@ fn differences(spec: &JobSpec, warnings: &mut Vec<String>) {
 fn variables(source: &Source<'_>, unfit: &mut Vec<Unfit>) {
     for name in source.env.keys().filter(|name| !quote::is_variable(name)) {
         unfit.push(Unfit::new(
-            format!("the variable `{}` of `env`: no shell can export that name", name.escape_debug()),
+            format!(
+                "the variable `{}` of `env`: no shell can export that name",
+                name.escape_debug()
+            ),
             "use letters, digits and `_`",
         ));
     }
@@ -377,7 +388,8 @@ fn ending(source: &Source<'_>, directives: &mut Vec<Directive>) {
     let (spec, slurm) = (source.spec, source.slurm);
     let mut set = |name, value: String| directives.push(Directive::new(name, value));
     if let Some(checkpoint) = &spec.checkpoint {
-        // The listeners of the ranks are told, and the script itself where something follows the answer.
+        // The listeners of the ranks are told, and the script itself where something follows the
+        // answer.
         let who = if saving::takes_turns(source) { "B:USR1" } else { listener::WAKE };
         set("signal", format!("{who}@{}", checkpoint.lead.0.div_ceil(1000)));
     }
@@ -410,7 +422,8 @@ fn placing(spec: &JobSpec, slurm: &SlurmOptions, unfit: &mut Vec<Unfit>) -> Vec<
             let wait = switches.wait.map_or(String::new(), |wait| format!("@{}", minutes(wait)));
             set("switches", format!("{}{wait}", switches.count));
         }
-        // The longest wait that sbatch can write down: the cluster's max_switch_wait still ends it, which `explain` says.
+        // The longest wait that sbatch can write down: the cluster's max_switch_wait still ends it,
+        // which `explain` says.
         (None, Some(TopologyRule::Required(level))) if level.as_ref() != Topology::NODE => {
             set("switches", "1@365-00:00:00".to_owned());
         }

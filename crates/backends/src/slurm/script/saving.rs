@@ -1,4 +1,5 @@
-//! Saved progress in a script: whose word counts, what the last one was, and a turn that is over once the gang has saved before its limit.
+//! Saved progress in a script: whose word counts, what the last one was, and a turn that is over
+//! once the gang has saved before its limit.
 
 use std::fmt::Write as _;
 
@@ -16,7 +17,8 @@ pub(super) fn takes_turns(source: &Source<'_>) -> bool {
 /// The warning may come before the ranks have started, and would end the script.
 const WARNED: &str = "muster_warned=\ntrap muster_warned=1 USR1\n";
 
-/// What the start before this one saved last: the word of rank 0, or the oldest of all ranks', once each has said one.
+/// What the start before this one saved last: the word of rank 0, or the oldest of all ranks', once
+/// each has said one.
 pub(super) fn last(text: &mut String, source: &Source<'_>, components: &[Component]) {
     let by = source.spec.checkpoint.map_or(CheckpointBy::First, |checkpoint| checkpoint.by);
     if takes_turns(source) {
@@ -30,7 +32,8 @@ pub(super) fn last(text: &mut String, source: &Source<'_>, components: &[Compone
         return;
     }
     let ranks: Vec<String> = components.iter().map(ranks).collect();
-    let _ = write!(text, "{ALL_SAVE}{LAST_OF_ALL}muster_ranks=$(({}))\n{SAVERS}", ranks.join(" + "));
+    let _ =
+        write!(text, "{ALL_SAVE}{LAST_OF_ALL}muster_ranks=$(({}))\n{SAVERS}", ranks.join(" + "));
 }
 
 /// Ranks of a component, as bash counts them.
@@ -66,8 +69,9 @@ fi
 
 const SAVERS: &str = "echo \"$muster_ranks\" > \"$muster_dir/savers\"\n";
 
-/// Waits for the ranks, which run beside the script, and ends the turn when they have saved in time. The trap itself asks them: a
-/// mark that it left could come behind the last look at it, and the script would wait past its limit.
+/// Waits for the ranks, which run beside the script, and ends the turn when they have saved in
+/// time. The trap itself asks them: a mark that it left could come behind the last look at it, and
+/// the script would wait past its limit.
 pub(super) fn turn(text: &mut String, components: &[Component]) {
     let all: Vec<String> = components.iter().map(ranks).collect();
     let _ = write!(
@@ -126,8 +130,9 @@ status=$?
     );
 }
 
-/// True while the job is being ended, by whomever: what has not come to its own end is not queued again from here. Slurm would
-/// take that also of a job that was cancelled while its ranks still end.
+/// True while the job is being ended, by whomever: what has not come to its own end is not queued
+/// again from here. Slurm would take that also of a job that was cancelled while its ranks still
+/// end.
 pub(super) const IS_ENDING: &str = r#"muster_is_ending() {
   [ -z "$muster_told" ] || return 0
   case $(scontrol --oneliner show job "$muster_self" | sed -n '1s/.* JobState=\([A-Z_]*\).*/\1/p') in

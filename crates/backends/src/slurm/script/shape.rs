@@ -1,5 +1,5 @@
-//! The sizes of a gang in Slurm's words: nodes, tasks per node, GPUs per node or task. One request for roles that need the same;
-//! roles that differ are components of a heterogeneous job.
+//! The sizes of a gang in Slurm's words: nodes, tasks per node, GPUs per node or task. One request
+//! for roles that need the same; roles that differ are components of a heterogeneous job.
 
 use muster_model::slurm::{GroupOptions, SlurmOptions};
 use muster_model::{JobSpec, Kind, TaskGroup};
@@ -48,9 +48,11 @@ pub(super) fn components(
         rank += group.min_tasks;
         // Roles side by side that need the same are one allocation; their ranks stay in order.
         let own = slurm.groups.get(&group.name).cloned().unwrap_or_default();
-        let same =
-            |known: &TaskGroup| known.task == group.task && known.tasks_per_node == group.tasks_per_node;
-        match components.last_mut().filter(|(known, component)| same(known) && component.own == own) {
+        let same = |known: &TaskGroup| {
+            known.task == group.task && known.tasks_per_node == group.tasks_per_node
+        };
+        match components.last_mut().filter(|(known, component)| same(known) && component.own == own)
+        {
             Some((known, component)) => {
                 (known.min_tasks, known.max_tasks) =
                     (known.min_tasks + group.min_tasks, known.max_tasks + group.max_tasks);
@@ -79,7 +81,8 @@ pub(super) fn components(
         // A task by itself lies on one node.
         component.tasks_per_node = component.tasks_per_node.or((group.max_tasks == 1).then_some(1));
     }
-    // sbatch refuses memory by node in one component beside memory by CPU in another (tried on 22.05).
+    // sbatch refuses memory by node in one component beside memory by CPU in another (tried on
+    // 22.05).
     let is_by_cpu = components
         .iter()
         .any(|(group, component)| component.tasks_per_node.is_none() && group.task.memory.0 > 0);
@@ -171,9 +174,10 @@ fn sizes(
     match component.tasks_per_node {
         _ if mebibytes == 0 => {}
         Some(per_node) if !is_by_cpu => set("mem", format!("{}M", mebibytes * u64::from(per_node))),
-        _ => {
-            set("mem-per-cpu", format!("{}M", mebibytes.div_ceil(u64::from(component.cpus_per_task.max(1)))))
-        }
+        _ => set(
+            "mem-per-cpu",
+            format!("{}M", mebibytes.div_ceil(u64::from(component.cpus_per_task.max(1)))),
+        ),
     }
     // 4. Other resources of nodes.
     directives.extend(gres(group, component, unfit));
@@ -190,8 +194,11 @@ fn gres(group: &TaskGroup, component: &Component, unfit: &mut Vec<Unfit>) -> Opt
         ));
         return None;
     };
-    let extras =
-        group.task.extras.iter().map(|(name, count)| format!("{name}:{}", count * u64::from(per_node)));
+    let extras = group
+        .task
+        .extras
+        .iter()
+        .map(|(name, count)| format!("{name}:{}", count * u64::from(per_node)));
     let extras: Vec<String> = extras.collect();
     (!extras.is_empty()).then(|| Directive::new("gres", extras.join(",")))
 }

@@ -121,15 +121,27 @@ impl Serialize for Picked<'_> {
             match field {
                 Field::Primary => map.serialize_entry(field.key(), &self.label.primary)?,
                 Field::Addon => some(&mut map, field, Some(&self.label.addon), String::is_empty)?,
-                Field::Hybrid => some(&mut map, field, self.label.hybrid.as_ref(), String::is_empty)?,
+                Field::Hybrid => {
+                    some(&mut map, field, self.label.hybrid.as_ref(), String::is_empty)?
+                }
                 Field::Rules => some(&mut map, field, advice.map(|a| &a.rules), Vec::is_empty)?,
-                Field::Warnings => some(&mut map, field, advice.map(|a| &a.warnings), Vec::is_empty)?,
-                Field::Composition => some(&mut map, field, advice.map(|a| &a.composition), Vec::is_empty)?,
+                Field::Warnings => {
+                    some(&mut map, field, advice.map(|a| &a.warnings), Vec::is_empty)?
+                }
+                Field::Composition => {
+                    some(&mut map, field, advice.map(|a| &a.composition), Vec::is_empty)?
+                }
                 Field::Flips => some(&mut map, field, advice.map(|a| &a.flips), Vec::is_empty)?,
-                Field::Disputes => some(&mut map, field, advice.map(|a| &a.disputes), Vec::is_empty)?,
-                Field::Workloads => some(&mut map, field, site.map(|s| &s.workloads), Vec::is_empty)?,
+                Field::Disputes => {
+                    some(&mut map, field, advice.map(|a| &a.disputes), Vec::is_empty)?
+                }
+                Field::Workloads => {
+                    some(&mut map, field, site.map(|s| &s.workloads), Vec::is_empty)?
+                }
                 Field::Sharing => some(&mut map, field, site.map(|s| &s.sharing), Vec::is_empty)?,
-                Field::Notebooks => some(&mut map, field, site.map(|s| &s.notebooks), Vec::is_empty)?,
+                Field::Notebooks => {
+                    some(&mut map, field, site.map(|s| &s.notebooks), Vec::is_empty)?
+                }
                 Field::Operations => some(&mut map, field, site.map(|s| &s.operations), |_| false)?,
             }
         }

@@ -1,4 +1,5 @@
-//! `--ask`: questions one by one on stderr, answers from stdin. Which question is worth asking is decided in `questions`.
+//! `--ask`: questions one by one on stderr, answers from stdin. Which question is worth asking is
+//! decided in `questions`.
 
 use std::io::{self, BufRead};
 
@@ -47,7 +48,8 @@ pub fn interview(app: &App, workload: &mut Workload, rules: &RuleArgs) -> Result
     }
     if !open.is_empty() {
         let names: Vec<&str> = open.iter().map(|fact| fact.name()).collect();
-        app.ui.status(&format!("not asked, the label is the same either way: {}", names.join(", ")));
+        app.ui
+            .status(&format!("not asked, the label is the same either way: {}", names.join(", ")));
     }
     Ok(End::Answered)
 }
@@ -55,7 +57,8 @@ pub fn interview(app: &App, workload: &mut Workload, rules: &RuleArgs) -> Result
 /// The options that say the same again.
 pub fn as_options(workload: &Workload, ruleset: Ruleset) -> String {
     let said = workload.given.iter().filter(|fact| workload.facts.get(**fact) != fact.default());
-    let mut words: Vec<String> = said.map(|fact| option(*fact, workload.facts.value(*fact))).collect();
+    let mut words: Vec<String> =
+        said.map(|fact| option(*fact, workload.facts.value(*fact))).collect();
     if words.is_empty() {
         // Without any fact there would be questions again.
         words.push(option(Fact::Nodes, workload.facts.value(Fact::Nodes)));

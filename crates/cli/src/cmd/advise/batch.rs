@@ -1,5 +1,5 @@
-//! `--batch`: facts as lines of JSON on stdin, an answer per line on stdout, in the same order. A line that cannot be read
-//! is answered in its place, and the others are answered all the same.
+//! `--batch`: facts as lines of JSON on stdin, an answer per line on stdout, in the same order. A
+//! line that cannot be read is answered in its place, and the others are answered all the same.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -56,7 +56,8 @@ impl<'a> Batch<'a> {
         Self { rules, ruleset: rules.ruleset(), fields }
     }
 
-    /// Answers every line of stdin on stdout. What was read so far is answered before more is waited for.
+    /// Answers every line of stdin on stdout. What was read so far is answered before more is
+    /// waited for.
     pub fn print(&self) -> Result<Count> {
         let mut stdout = BufWriter::with_capacity(1 << 16, io::stdout().lock());
         self.each(|answer, waits| {
@@ -69,7 +70,8 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Calls `see` with the answer to every line of stdin, and whether the next one has to be waited for.
+    /// Calls `see` with the answer to every line of stdin, and whether the next one has to be
+    /// waited for.
     pub fn each(&self, mut see: impl FnMut(&str, bool) -> Result<()>) -> Result<Count> {
         let mut stdin = BufReader::with_capacity(1 << 16, io::stdin().lock());
         let mut count = Count::default();
@@ -85,7 +87,8 @@ impl<'a> Batch<'a> {
 
     /// The answer to a line, and whether it is one.
     fn answer(&self, number: usize, line: Result<String, &'static str>) -> Result<(String, bool)> {
-        let whole = |message: &str| LineError { message: message.to_owned(), hint: None, column: 0 };
+        let whole =
+            |message: &str| LineError { message: message.to_owned(), hint: None, column: 0 };
         let read = line.map_err(whole).and_then(|line| {
             // Only at the start of a text is a byte order mark one.
             parse_facts_line(without_mark(&line).filter(|_| number == 1).unwrap_or(&line))

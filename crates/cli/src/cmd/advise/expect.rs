@@ -1,4 +1,5 @@
-//! `--expect`: a committed answer against the present one. Says what differs, and where; it judges nothing.
+//! `--expect`: a committed answer against the present one. Says what differs, and where; it judges
+//! nothing.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -67,7 +68,9 @@ impl Lines {
                     self.differences.add(format!("{line}: {difference}"));
                 }
             }
-            None => self.differences.add(format!("{line}: expected nothing, now {}", shown(Some(&present)))),
+            None => self
+                .differences
+                .add(format!("{line}: expected nothing, now {}", shown(Some(&present)))),
         }
         Ok(())
     }
@@ -76,7 +79,8 @@ impl Lines {
     pub fn finish(&mut self) -> Result<()> {
         while let Some(expected) = self.next()? {
             let line = format!("line {}", self.number);
-            self.differences.add(format!("{line}: expected {}, now nothing", shown(Some(&expected))));
+            self.differences
+                .add(format!("{line}: expected {}, now nothing", shown(Some(&expected))));
         }
         Ok(())
     }
@@ -87,7 +91,11 @@ impl Lines {
         let line = line.map_err(|error| source::unreadable(&self.path, &error))?;
         let line = source::without_mark(&line).filter(|_| self.number == 1).unwrap_or(&line);
         let name = format!("line {} of {}", self.number, self.path.display());
-        let value = parse(line, &name, "it holds what `muster advise --batch` printed, an answer per line")?;
+        let value = parse(
+            line,
+            &name,
+            "it holds what `muster advise --batch` printed, an answer per line",
+        )?;
         if self.number == 1 {
             self.first = value.clone();
         }
@@ -132,12 +140,14 @@ fn parse(text: &str, name: &str, hint: &str) -> Result<Value> {
     }
 }
 
-/// What differs between an expected answer and the present one, a line each. Keys that the expected answer does not
-/// hold are not compared, but those of the label always are; with `fields`, of the keys of an answer only those.
+/// What differs between an expected answer and the present one, a line each. Keys that the expected
+/// answer does not hold are not compared, but those of the label always are; with `fields`, of the
+/// keys of an answer only those.
 pub fn differences(expected: &Value, present: &Value, fields: Option<&[Field]>) -> Vec<String> {
     let mut found = Vec::new();
     let empty = Map::new();
-    let (expected, present) = (expected.as_object().unwrap_or(&empty), present.as_object().unwrap_or(&empty));
+    let (expected, present) =
+        (expected.as_object().unwrap_or(&empty), present.as_object().unwrap_or(&empty));
     let all = Field::value_variants();
     let is_compared = |field: &&Field| match fields {
         Some(fields) => fields.contains(field),
@@ -145,8 +155,10 @@ pub fn differences(expected: &Value, present: &Value, fields: Option<&[Field]>) 
     };
     let known = all.iter().filter(is_compared).map(|field| field.key());
     // A refused line, or a key that is misspelt.
-    let others =
-        expected.keys().map(String::as_str).filter(|key| all.iter().all(|field| field.key() != *key));
+    let others = expected
+        .keys()
+        .map(String::as_str)
+        .filter(|key| all.iter().all(|field| field.key() != *key));
     for key in known.chain(others) {
         compare(key, expected.get(key), present.get(key), &mut found);
     }
@@ -171,7 +183,8 @@ fn compare(path: &str, expected: Option<&Value>, present: Option<&Value>, found:
     }
 }
 
-/// Entries with ids are matched by id, so that one that comes or goes is one difference; others by place.
+/// Entries with ids are matched by id, so that one that comes or goes is one difference; others by
+/// place.
 fn lists(path: &str, expected: &[Value], present: &[Value], found: &mut Vec<String>) {
     let all_named = expected.iter().chain(present).all(|value| id(value).is_some());
     if !all_named || has_twins(expected) || has_twins(present) {
@@ -180,7 +193,8 @@ fn lists(path: &str, expected: &[Value], present: &[Value], found: &mut Vec<Stri
         }
         return;
     }
-    let find = |list: &[Value], wanted: &Value| list.iter().position(|value| id(value) == id(wanted));
+    let find =
+        |list: &[Value], wanted: &Value| list.iter().position(|value| id(value) == id(wanted));
     for value in expected {
         let place = find(present, value).map(|place| &present[place]);
         compare(&entry(path, value), Some(value), place, found);
@@ -194,7 +208,11 @@ fn lists(path: &str, expected: &[Value], present: &[Value], found: &mut Vec<Stri
     sorted.0.sort_unstable();
     sorted.1.sort_unstable();
     if before != now && sorted.0 == sorted.1 {
-        found.push(format!("{path}: expected the order {}, now {}", before.join(", "), now.join(", ")));
+        found.push(format!(
+            "{path}: expected the order {}, now {}",
+            before.join(", "),
+            now.join(", ")
+        ));
     }
 }
 
@@ -222,7 +240,8 @@ fn shown(value: Option<&Value>) -> String {
 /// The failure that says so.
 pub fn failure(path: &Path, differences: &Differences, again: &str) -> Failure {
     let count = muster_report::amount::count(differences.count as u64, "difference");
-    let mut lines = vec![format!("error: the answer is not what {} expects: {count}", path.display())];
+    let mut lines =
+        vec![format!("error: the answer is not what {} expects: {count}", path.display())];
     lines.extend(differences.shown.iter().map(|line| format!("  {line}")));
     if differences.count > differences.shown.len() {
         lines.push(format!("  and {} more", differences.count - differences.shown.len()));
@@ -248,8 +267,9 @@ pub fn again(expected: &Value) -> String {
             words.push(quoted(word));
         }
     }
-    let of_label =
-        |key: &String| Field::value_variants().iter().any(|field| field.is_of_label() && field.key() == key);
+    let of_label = |key: &String| {
+        Field::value_variants().iter().any(|field| field.is_of_label() && field.key() == key)
+    };
     if !has_form {
         let only_label = expected.as_object().is_some_and(|object| object.keys().all(of_label));
         words.push(if only_label { "--fields primary,addon,hybrid" } else { "--json" }.to_owned());
@@ -280,7 +300,8 @@ mod tests {
         let check = |expected: Value, present: Value, lines: &[&str]| {
             assert_eq!(differences(&expected, &present, None), lines, "{expected} {present}");
         };
-        let slurm = json!({"primary": "slurm", "rules": [{"id": "a", "sentence": "x"}, {"id": "b"}]});
+        let slurm =
+            json!({"primary": "slurm", "rules": [{"id": "a", "sentence": "x"}, {"id": "b"}]});
         check(slurm.clone(), slurm.clone(), &[]);
         check(json!({"primary": "slurm"}), slurm.clone(), &[]);
         check(
@@ -306,7 +327,10 @@ mod tests {
         check(
             json!({"primary": "ray", "flips": [{"change": {"nodes": 1}}]}),
             json!({"primary": "ray", "flips": [{"change": {"nodes": 2}}, {"change": {}}]}),
-            &["flips[0].change.nodes: expected 1, now 2", "flips[1]: expected nothing, now {\"change\":{}}"],
+            &[
+                "flips[0].change.nodes: expected 1, now 2",
+                "flips[1]: expected nothing, now {\"change\":{}}",
+            ],
         );
         check(
             json!({"primray": "ray", "primary": "ray"}),

@@ -1,4 +1,5 @@
-//! `muster advise`: facts in, the control plane that fits out. Decided in `muster-advise`, written in `muster-report`.
+//! `muster advise`: facts in, the control plane that fits out. Decided in `muster-advise`, written
+//! in `muster-report`.
 
 mod answer;
 mod ask;
@@ -47,8 +48,9 @@ Exit codes: 1 when the answer is not what --expect names, 2 when facts are wrong
 
 /// Say which control plane fits a workload or a site, why, and what would change the answer
 ///
-/// Slurm, Kubernetes, k3s, Ray on one of them, or, for a site, none. Facts that are not given are false, and one node. The
-/// same facts always get the same answer; no daemon is needed. Without any facts, on a terminal, they are asked for.
+/// Slurm, Kubernetes, k3s, Ray on one of them, or, for a site, none. Facts that are not given are
+/// false, and one node. The same facts always get the same answer; no daemon is needed. Without any
+/// facts, on a terminal, they are asked for.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -74,7 +76,8 @@ pub struct Args {
     #[command(flatten)]
     prove: ProveArgs,
 
-    /// Show everything: sources, how failures show and what cures them, what each page says where they disagree
+    /// Show everything: sources, how failures show and what cures them, what each page says where
+    /// they disagree
     #[arg(long, conflicts_with = "form", conflicts_with = "batch", help_heading = "Output")]
     details: bool,
     /// Write JSON, as docs/schema/advice.schema.json describes it
@@ -83,8 +86,9 @@ pub struct Args {
     /// Write in this format
     #[arg(short = 'o', long, value_enum, value_name = "FORMAT", help_heading = "Output")]
     output: Option<Format>,
-    /// Write only these keys, as one line of JSON, in the order of the answer: primary, addon, hybrid, rules, warnings,
-    /// composition, flips, disputes; of a site also workloads, sharing, notebooks, operations
+    /// Write only these keys, as one line of JSON, in the order of the answer: primary, addon,
+    /// hybrid, rules, warnings, composition, flips, disputes; of a site also workloads, sharing,
+    /// notebooks, operations
     #[arg(
         long,
         value_enum,
@@ -98,7 +102,8 @@ pub struct Args {
     /// Draw what rides on what as a mermaid flow chart
     #[arg(long, conflicts_with_all = ["form", "output", "batch", "expect"], help_heading = "Output")]
     mermaid: bool,
-    /// Compare with an answer that --json or --fields printed (in a batch, with such lines); exit 1 with what differs
+    /// Compare with an answer that --json or --fields printed (in a batch, with such lines); exit 1
+    /// with what differs
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     expect: Option<PathBuf>,
 
@@ -154,8 +159,13 @@ async fn proved(app: &App, args: &Args) -> Result<u8> {
 impl Args {
     /// Whether facts come from stdin.
     fn reads_stdin(&self) -> bool {
-        let is_stdin = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str() == "-");
-        self.batch || self.ask || self.facts.reads_stdin() || is_stdin(&self.job) || is_stdin(&self.site)
+        let is_stdin =
+            |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str() == "-");
+        self.batch
+            || self.ask
+            || self.facts.reads_stdin()
+            || is_stdin(&self.job)
+            || is_stdin(&self.site)
     }
 }
 
@@ -172,7 +182,8 @@ fn stray(word: &str) -> Failure {
             failure.hint(format!("how many nodes a job spans is --nodes {word}"))
         }
         word if is_file(word) => failure.hint("a file comes after --facts, --site or --job"),
-        _ => failure.hint("facts are options, such as --bare-metal; `muster advise --help` lists them"),
+        _ => failure
+            .hint("facts are options, such as --bare-metal; `muster advise --help` lists them"),
     }
 }
 
@@ -185,7 +196,9 @@ fn answer(app: &App, args: &Args) -> Result<Option<Answer>> {
     let nothing = args.facts.is_empty() && args.job.is_none();
     let (mut workload, ask) = match nothing && !args.ask {
         false => (workload(app, args)?, args.ask),
-        true if io::stdin().is_terminal() && app.ui.status_is_terminal() => (Workload::default(), true),
+        true if io::stdin().is_terminal() && app.ui.status_is_terminal() => {
+            (Workload::default(), true)
+        }
         true => {
             return Err(Failure::usage("nothing is known of the workload")
                 .hint("such as `muster advise --nodes 4 --tightly-coupled`; `muster advise --help` has every fact")
@@ -219,7 +232,8 @@ fn site(args: &Args, path: &Path) -> Result<(SiteProfile, SiteAdvice)> {
             .into());
     }
     let text = source::read(path)?;
-    let mut site = muster_spec::parse_site(&text.source, text.file.as_deref()).map_err(Failure::from)?;
+    let mut site =
+        muster_spec::parse_site(&text.source, text.file.as_deref()).map_err(Failure::from)?;
     args.rules.apply_to_site(&mut site.thresholds)?;
     let advice = muster_advise::advise_site(&site, args.rules.ruleset());
     Ok((site, advice))
@@ -244,14 +258,17 @@ fn workload(app: &App, args: &Args) -> Result<Workload> {
 }
 
 /// Sets the facts of the one job in a file, and answers which it tells and why.
-fn job_facts(path: &Path, facts: &mut Facts) -> Result<Vec<(muster_model::advice::Fact, &'static str)>> {
+fn job_facts(
+    path: &Path,
+    facts: &mut Facts,
+) -> Result<Vec<(muster_model::advice::Fact, &'static str)>> {
     let text = source::read(path)?;
     // Which queues there are is the daemon's to know, and tells nothing of the job's shape.
     let queues = QueueTree::single();
     let queue = json!({ "queue": queues.default_queue.0 });
     let overrides = queue.as_object().cloned().unwrap_or_default();
-    let documents =
-        muster_spec::parse(&text.source, text.file.as_deref(), &overrides).map_err(Failure::from)?;
+    let documents = muster_spec::parse(&text.source, text.file.as_deref(), &overrides)
+        .map_err(Failure::from)?;
     let site = muster_spec::Site::new("advise".into(), [], &queues);
     let checked = muster_spec::check_all(&documents, &site).map_err(Failure::from)?;
     let [job] = checked.as_slice() else {
@@ -270,7 +287,9 @@ fn job_facts(path: &Path, facts: &mut Facts) -> Result<Vec<(muster_model::advice
 
 fn print(app: &App, args: &Args, answer: &Answer) -> Result<()> {
     if let Some(fields) = &args.fields {
-        return Ok(app.ui.bytes((serde_json::to_string(&Picked::of(answer, fields))? + "\n").as_bytes())?);
+        return Ok(app
+            .ui
+            .bytes((serde_json::to_string(&Picked::of(answer, fields))? + "\n").as_bytes())?);
     }
     if args.json || args.output == Some(Format::Json) {
         return app.ui.json(answer);
@@ -338,7 +357,10 @@ fn batch(app: &App, args: &Args) -> Result<u8> {
 fn say_refused(app: &App, count: Count) {
     if count.refused > 0 {
         let lines = muster_report::amount::count(count.lines as u64, "line");
-        app.ui.warning(&format!("{} of {lines} refused; the answer in its place says why", count.refused));
+        app.ui.warning(&format!(
+            "{} of {lines} refused; the answer in its place says why",
+            count.refused
+        ));
     }
 }
 
@@ -360,12 +382,16 @@ mod tests {
                 for (bit, flag) in flags.iter().enumerate() {
                     facts.set(*flag, combination >> bit & 1);
                 }
-                let advice = muster_advise::advise(&facts, &Thresholds::default(), Ruleset::Corrected);
+                let advice =
+                    muster_advise::advise(&facts, &Thresholds::default(), Ruleset::Corrected);
                 let depth = Depth { details: false, next: next::steps(&advice, false, false) };
                 for width in [80, 100] {
                     let style = Style::plain().with_width(width);
                     let text = muster_report::advise::advice(&advice, &depth, &style);
-                    assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
+                    assert!(
+                        text.lines().all(|line| line.chars().count() <= width),
+                        "{width}:\n{text}"
+                    );
                     assert!(
                         !advice.label.addon.contains("REQUIRED") || text.contains("\n  required "),
                         "{text}"

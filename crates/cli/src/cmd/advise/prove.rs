@@ -1,18 +1,22 @@
-//! `muster advise --prove`: the advised control plane and others on the site's work. What is made of the site, and what the
-//! figures say, is decided in `muster-sim`; here are options, files and threads. The advice is not changed.
+//! `muster advise --prove`: the advised control plane and others on the site's work. What is made
+//! of the site, and what the figures say, is decided in `muster-sim`; here are options, files and
+//! threads. The advice is not changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use muster_model::advice::{ProvedKind, ProvedPlane, RuleEffect, SiteAdvice, SiteProfile, SiteProof};
+use muster_model::advice::{
+    ProvedKind, ProvedPlane, RuleEffect, SiteAdvice, SiteProfile, SiteProof,
+};
 use muster_model::simulation::Hours;
 use muster_model::{QueueTree, Time};
 use muster_report::amount::count;
 use muster_sim::advised::{self, Asked, Contender, NotSimulated};
 use muster_sim::flat::Estimates;
 use muster_sim::fleet::{
-    Failures, Finished, Fleet, FleetLoad, Loading, Site, Terms, figures, size_name, to_common_horizon,
+    Failures, Finished, Fleet, FleetLoad, Loading, Site, Terms, figures, size_name,
+    to_common_horizon,
 };
 
 use crate::app::App;
@@ -22,17 +26,19 @@ use crate::cmd::simulate::{cluster, warn_of_bad_rows};
 use crate::exit::Failure;
 use crate::trace_file::Opened;
 
-/// Rules on which waits and idle GPUs bear: those about who is started together, and who queues. All others are about people,
-/// operations, services, or what is there.
+/// Rules on which waits and idle GPUs bear: those about who is started together, and who queues.
+/// All others are about people, operations, services, or what is there.
 const SEEN: [&str; 4] = ["site-gang-required", "runai-gang", "runai", "kueue"];
 
 /// What is asked of a proof.
 #[derive(Debug, clap::Args)]
 pub struct ProveArgs {
-    /// Simulate the advised control plane and others on the site's mix of work, and show figures beside the reasons
+    /// Simulate the advised control plane and others on the site's mix of work, and show figures
+    /// beside the reasons
     ///
-    /// Waits, GPU use and idle GPU-hours of the advised one, of those that flips lead to, of all others that have a model, and of
-    /// Muster's own engine. What the site does not say is assumed, and told. Ctrl-C shows what had come of it by then.
+    /// Waits, GPU use and idle GPU-hours of the advised one, of those that flips lead to, of all
+    /// others that have a model, and of Muster's own engine. What the site does not say is assumed,
+    /// and told. Ctrl-C shows what had come of it by then.
     #[arg(long, conflicts_with_all = ["fields", "mermaid", "expect", "batch"], help_heading = HEADING)]
     pub prove: bool,
     /// Replay this trace in place of the mix; any that `muster simulate` reads, - is stdin
@@ -58,8 +64,8 @@ pub struct ProveArgs {
     seed: Option<u64>,
     /// So many runs of each, with as many seeds, and confidence intervals [default: 5]
     ///
-    /// The mix is drawn anew for each seed. A trace is the same for all: only what models leave to chance changes, and those that
-    /// leave nothing to it run once.
+    /// The mix is drawn anew for each seed. A trace is the same for all: only what models leave to
+    /// chance changes, and those that leave nothing to it run once.
     #[arg(long, value_name = "N", value_parser = whole(1, 100), requires = "prove", help_heading = HEADING)]
     seeds: Option<u32>,
 }
@@ -85,7 +91,8 @@ fn price(text: &str) -> Result<f64, String> {
 /// What all runs have in common.
 struct Given {
     site: Site,
-    /// What the load is drawn from anew with each seed; nothing where it is a trace, which stays the same.
+    /// What the load is drawn from anew with each seed; nothing where it is a trace, which stays
+    /// the same.
     mix: Option<(SiteProfile, Asked)>,
     /// The load of the first seed.
     first: Load,
@@ -124,16 +131,19 @@ pub async fn run(
     let jobs = given.first.load.jobs.len();
     let proof = SiteProof { unseen: unseen(advice), ..about(args, &mut given) };
 
-    // 2. The runs: all planes with the first seed before any with the next, so that who interrupts them sees all planes.
+    // 2. The runs: all planes with the first seed before any with the next, so that who interrupts
+    //    them sees all planes.
     let tasks = tasks(&given, &contenders);
     let total = (jobs * tasks.len()) as u64;
     let price = args.gpu_hour_price;
     let tried = contenders.clone();
-    let runs = move |watch: &Watch| watch::on_all_cores(&tasks, |task| one(watch, &given, &tried, task));
-    let mut played: Vec<Played> = watch::jobs(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
+    let runs =
+        move |watch: &Watch| watch::on_all_cores(&tasks, |task| one(watch, &given, &tried, task));
+    let mut played: Vec<Played> =
+        watch::jobs(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
 
-    // 3. What they come to. On one load jobs that never end count equally long under all planes; a trace is the same load with
-    //    every seed.
+    // 3. What they come to. On one load jobs that never end count equally long under all planes; a
+    //    trace is the same load with every seed.
     let is_same = proof.trace.is_some();
     for seed in &proof.seeds {
         let on_load = played.iter_mut().filter(|run| is_same || run.seed == *seed);
@@ -141,7 +151,8 @@ pub async fn run(
     }
     let mut rows: Vec<Vec<ProvedPlane>> = vec![Vec::new(); contenders.len()];
     for Played { contender, counted, end, .. } in &played {
-        let row = advised::row(&contenders[*contender], counted, end.figures(), &proof.largest, price);
+        let row =
+            advised::row(&contenders[*contender], counted, end.figures(), &proof.largest, price);
         rows[*contender].push(row);
     }
     let planes: Vec<ProvedPlane> = rows.iter().map(|rows| advised::over_seeds(rows)).collect();
@@ -157,7 +168,8 @@ fn tasks(given: &Given, contenders: &[Contender]) -> Vec<Task> {
     let mut tasks = Vec::new();
     for (at, seed) in given.seeds.iter().enumerate() {
         let depends = |contender: &Contender| !is_same || contender.scheduler.leaves_to_chance();
-        let run = contenders.iter().enumerate().filter(|(_, contender)| at == 0 || depends(contender));
+        let run =
+            contenders.iter().enumerate().filter(|(_, contender)| at == 0 || depends(contender));
         tasks.extend(run.map(|(contender, _)| Task { contender, seed: *seed }));
     }
     tasks
@@ -231,7 +243,8 @@ fn given(app: &App, args: &ProveArgs, profile: &SiteProfile) -> Result<Given> {
     }
     // 2. Jobs.
     let seed = args.seed.unwrap_or(USUAL.seed);
-    let seeds = (0..args.seeds.unwrap_or(USUAL_SEEDS)).map(|at| seed.wrapping_add(u64::from(at))).collect();
+    let seeds =
+        (0..args.seeds.unwrap_or(USUAL_SEEDS)).map(|at| seed.wrapping_add(u64::from(at))).collect();
     let (mix, mut first) = match &args.trace {
         Some(path) => {
             let trace = Opened::at(path, None)?;
@@ -279,7 +292,12 @@ fn given(app: &App, args: &ProveArgs, profile: &SiteProfile) -> Result<Given> {
 }
 
 /// The mix as jobs, and what was assumed of it.
-fn drawn(profile: &SiteProfile, site: &Site, asked: Asked, assumed: &mut Vec<String>) -> Result<Load> {
+fn drawn(
+    profile: &SiteProfile,
+    site: &Site,
+    asked: Asked,
+    assumed: &mut Vec<String>,
+) -> Result<Load> {
     let work = advised::work(profile, site, asked, assumed).map_err(|refusal| refused(&refusal))?;
     let load = FleetLoad::of(&work.jobs, site, Estimates::Requested, true);
     let counted = advised::counted(&load.jobs, site, asked.days);
@@ -310,8 +328,8 @@ struct Played {
 fn one(watch: &Watch, given: &Given, tried: &[Contender], task: &Task) -> Result<Played> {
     let Task { contender, seed } = *task;
     let scheduler = tried[contender].scheduler;
-    // 1. What arrives. It is drawn again for each plane, since all loads of all seeds may be more than memory holds; and not at
-    //    all where nothing is to begin any more.
+    // 1. What arrives. It is drawn again for each plane, since all loads of all seeds may be more
+    //    than memory holds; and not at all where nothing is to begin any more.
     let again = match &given.mix {
         Some((profile, asked)) if seed != asked.seed && !watch.is_stopped() => {
             Some(drawn(profile, &given.site, Asked { seed, ..*asked }, &mut Vec::new())?)

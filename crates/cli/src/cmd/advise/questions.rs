@@ -1,5 +1,5 @@
-//! Which question is worth asking: one whose answer can still change the label, whatever the open ones are answered. Found by
-//! asking the rules; no rule is known here.
+//! Which question is worth asking: one whose answer can still change the label, whatever the open
+//! ones are answered. Found by asking the rules; no rule is known here.
 
 use muster_model::advice::{Fact, Facts, Kind, Label, Plane, Ruleset, Threshold, Thresholds};
 
@@ -22,7 +22,8 @@ impl Questions<'_> {
         let others: Vec<Fact> = open.iter().copied().filter(|other| *other != fact).collect();
         let mut matters = false;
         self.for_each(known, &others, &mut |facts| {
-            let mut labels = self.values(fact).into_iter().map(|value| self.label(&facts.with(fact, value)));
+            let mut labels =
+                self.values(fact).into_iter().map(|value| self.label(&facts.with(fact, value)));
             let first = labels.next();
             matters |= labels.any(|label| Some(label) != first);
         });
@@ -42,8 +43,8 @@ impl Questions<'_> {
         muster_advise::label(facts, self.thresholds, self.ruleset)
     }
 
-    /// One value of each kind that the rules can tell apart, smallest first: a number is only ever compared with
-    /// thresholds.
+    /// One value of each kind that the rules can tell apart, smallest first: a number is only ever
+    /// compared with thresholds.
     pub fn values(&self, fact: Fact) -> Vec<u32> {
         let smallest = match fact.kind() {
             Kind::Flag => return vec![0, 1],
@@ -79,7 +80,8 @@ mod tests {
     fn asked(nodes: u32, yes: &[Fact], ruleset: Ruleset) -> Vec<Fact> {
         let thresholds = Thresholds::default();
         let questions = Questions { thresholds: &thresholds, ruleset };
-        let (mut known, mut open, mut asked) = (Facts::default(), Fact::WORKLOAD.to_vec(), Vec::new());
+        let (mut known, mut open, mut asked) =
+            (Facts::default(), Fact::WORKLOAD.to_vec(), Vec::new());
         while let Some(fact) = questions.next(&known, &open) {
             let value = if fact == Fact::Nodes { nodes } else { u32::from(yes.contains(&fact)) };
             known.set(fact, value);
@@ -94,15 +96,25 @@ mod tests {
 
     #[test]
     fn only_what_can_change_the_label_is_asked() {
-        use Fact::{BareMetal, EdgeOrDev, LongLivedServices, Nodes, PythonNativePipeline, TightlyCoupled};
+        use Fact::{
+            BareMetal, EdgeOrDev, LongLivedServices, Nodes, PythonNativePipeline, TightlyCoupled,
+        };
         let check = |nodes, yes: &[Fact], expected: &[Fact]| {
             assert_eq!(asked(nodes, yes, Ruleset::Corrected), expected, "{nodes} {yes:?}");
         };
         check(1, &[], &[Nodes, PythonNativePipeline, EdgeOrDev]);
         check(1, &[EdgeOrDev], &[Nodes, PythonNativePipeline, EdgeOrDev]);
         check(4, &[], &[Nodes, TightlyCoupled, PythonNativePipeline, EdgeOrDev]);
-        check(4, &[TightlyCoupled], &[Nodes, TightlyCoupled, BareMetal, PythonNativePipeline, EdgeOrDev]);
-        check(4, &[TightlyCoupled, BareMetal], &[Nodes, TightlyCoupled, BareMetal, LongLivedServices]);
+        check(
+            4,
+            &[TightlyCoupled],
+            &[Nodes, TightlyCoupled, BareMetal, PythonNativePipeline, EdgeOrDev],
+        );
+        check(
+            4,
+            &[TightlyCoupled, BareMetal],
+            &[Nodes, TightlyCoupled, BareMetal, LongLivedServices],
+        );
     }
 
     #[test]
@@ -111,8 +123,16 @@ mod tests {
         thresholds.set(Threshold::MultiNode, 8);
         let questions = Questions { thresholds: &thresholds, ruleset: Ruleset::Corrected };
         let open = &Fact::WORKLOAD[1..];
-        assert!(!questions.matters(Fact::TightlyCoupled, &Facts::default().with(Fact::Nodes, 7), open));
-        assert!(questions.matters(Fact::TightlyCoupled, &Facts::default().with(Fact::Nodes, 8), open));
+        assert!(!questions.matters(
+            Fact::TightlyCoupled,
+            &Facts::default().with(Fact::Nodes, 7),
+            open
+        ));
+        assert!(questions.matters(
+            Fact::TightlyCoupled,
+            &Facts::default().with(Fact::Nodes, 8),
+            open
+        ));
     }
 
     #[test]

@@ -24,7 +24,12 @@ pub async fn said(words: &[&str], patience: Duration) -> Result<String, Failure>
     // Times and numbers are read by programs here.
     command.env("LC_ALL", "C").env_remove("SLURM_TIME_FORMAT");
     let output = match tokio::time::timeout(patience, command.output()).await {
-        Err(_) => return Err(Failure::new(format!("`{shown}` did not end within {} s", patience.as_secs()))),
+        Err(_) => {
+            return Err(Failure::new(format!(
+                "`{shown}` did not end within {} s",
+                patience.as_secs()
+            )));
+        }
         Ok(Err(error)) if error.kind() == ErrorKind::NotFound => {
             return Err(Failure::new(format!("{} is not installed here", words[0])));
         }
@@ -36,8 +41,10 @@ pub async fn said(words: &[&str], patience: Duration) -> Result<String, Failure>
         return Ok(text);
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let why = stderr.lines().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim();
+    let why =
+        stderr.lines().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim();
     Err(Failure::new(format!("`{shown}` failed: {why}")))
 }
 
-const OFFLINE: &str = "--conf reads configuration files, or what `scontrol show config` printed elsewhere";
+const OFFLINE: &str =
+    "--conf reads configuration files, or what `scontrol show config` printed elsewhere";

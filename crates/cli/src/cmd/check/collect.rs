@@ -1,4 +1,5 @@
-//! Evidence on a Slurm cluster: from files, or from the cluster itself and the files that it names. It judges nothing.
+//! Evidence on a Slurm cluster: from files, or from the cluster itself and the files that it names.
+//! It judges nothing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,8 +16,10 @@ use crate::source::{text, unreadable};
 /// Largest file that is read: `scontrol show node -d` of ten thousand nodes is some 15 MB.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Files that lie beside slurm.conf. Of these slurmdbd.conf can be read by its user only, as it holds a password.
-const NAMES: [&str; 5] = ["slurm.conf", "gres.conf", "cgroup.conf", "topology.conf", "slurmdbd.conf"];
+/// Files that lie beside slurm.conf. Of these slurmdbd.conf can be read by its user only, as it
+/// holds a password.
+const NAMES: [&str; 5] =
+    ["slurm.conf", "gres.conf", "cgroup.conf", "topology.conf", "slurmdbd.conf"];
 
 /// What is asked of a running cluster beside its configuration.
 const QUESTIONS: [(SourceKind, &[&str]); 3] = [
@@ -68,8 +71,10 @@ fn folder(path: &Path) -> Result<Vec<Source>> {
     names.sort();
     let mut sources = Vec::new();
     for path in names {
-        let is_known =
-            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| NAMES.contains(&name));
+        let is_known = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| NAMES.contains(&name));
         let may_be_output = path.extension().is_some_and(|extension| extension == "txt");
         if !path.is_file() || !(is_known || may_be_output) {
             continue;
@@ -91,17 +96,23 @@ pub async fn live(app: &App) -> Result<Vec<Source>> {
     // 1. What the controller runs with.
     let words = ["scontrol", "show", "config"];
     let config = ask(&words).await?;
-    let folder =
-        setting(&config, "SLURM_CONF").and_then(|path| Path::new(path).parent().map(Path::to_path_buf));
-    let mut sources = vec![Source { name: words.join(" "), kind: SourceKind::Config, text: config }];
+    let folder = setting(&config, "SLURM_CONF")
+        .and_then(|path| Path::new(path).parent().map(Path::to_path_buf));
+    let mut sources =
+        vec![Source { name: words.join(" "), kind: SourceKind::Config, text: config }];
 
-    // 2. Partitions, nodes, qualities of service. Without accounting there are none of the last, which says itself.
+    // 2. Partitions, nodes, qualities of service. Without accounting there are none of the last,
+    //    which says itself.
     for (kind, words) in QUESTIONS {
         let name = words.iter().take(4).copied().collect::<Vec<_>>().join(" ");
         match ask(words).await {
             // sacctmgr may say that it cannot reach the database, and succeed.
-            Ok(text) if SourceKind::of("", &text) == Some(kind) => sources.push(Source { name, kind, text }),
-            Ok(_) => app.ui.warning(&format!("`{name}` answered nothing that is understood; left out")),
+            Ok(text) if SourceKind::of("", &text) == Some(kind) => {
+                sources.push(Source { name, kind, text })
+            }
+            Ok(_) => {
+                app.ui.warning(&format!("`{name}` answered nothing that is understood; left out"))
+            }
             Err(error) => app.ui.warning(&format!("{error}; left out")),
         }
     }
@@ -118,7 +129,8 @@ pub async fn live(app: &App) -> Result<Vec<Source>> {
     Ok(with_included(sources))
 }
 
-/// slurmdbd.conf among these or beside slurm.conf, and its permissions, which say who may read it even to a user who may not.
+/// slurmdbd.conf among these or beside slurm.conf, and its permissions, which say who may read it
+/// even to a user who may not.
 pub fn dbd_mode(sources: &[Source]) -> Option<(String, u32)> {
     let own = sources.iter().filter(|source| source.kind == SourceKind::SlurmdbdConf);
     let beside = sources.iter().filter(|source| source.kind == SourceKind::SlurmConf);
@@ -151,7 +163,8 @@ fn with_included(mut sources: Vec<Source>) -> Vec<Source> {
         }
         let beside = Path::new(&from.name).parent().unwrap_or(Path::new("")).to_path_buf();
         for file in includes(&from.text) {
-            // A folder that was copied elsewhere still names its old place: what lies beside goes first.
+            // A folder that was copied elsewhere still names its old place: what lies beside goes
+            // first.
             let local = Path::new(&file).file_name().map(|name| beside.join(name));
             let tries = [Some(beside.join(&file)), local];
             let read = tries.into_iter().flatten().find_map(|path| text(&path, MAX_BYTES).ok());

@@ -1,4 +1,5 @@
-//! Runs probe jobs on the cluster, as the user who asks. What to run and what it means is known in `muster-doctor`.
+//! Runs probe jobs on the cluster, as the user who asks. What to run and what it means is known in
+//! `muster-doctor`.
 
 use std::time::{Duration, Instant};
 
@@ -46,9 +47,8 @@ pub async fn run(app: &App, evidence: &Evidence, place: &Where) -> Vec<CheckProb
                 None => probe(PROBES[1], ProbeOutcome::NotTested, "the number of the probe job"),
             });
         }
-        Err(why) => {
-            probes.extend(PROBES[..2].iter().map(|id| probe(id, ProbeOutcome::NotTested, why.clone())))
-        }
+        Err(why) => probes
+            .extend(PROBES[..2].iter().map(|id| probe(id, ProbeOutcome::NotTested, why.clone()))),
     }
 
     // 2. A gang.
@@ -69,11 +69,21 @@ pub async fn run(app: &App, evidence: &Evidence, place: &Where) -> Vec<CheckProb
 
 /// What a small job prints; why it did not run, else.
 async fn srun(place: &Where, words: &[&str], script: &str) -> Result<String, String> {
-    let mut all =
-        vec!["srun", ROOM_SECS, "--time=2", "--cpus-per-task=1", "--mem=200M", "--job-name=muster-check"];
-    let of = |option: &str, value: &Option<String>| value.as_ref().map(|value| format!("--{option}={value}"));
-    let places: Vec<String> =
-        [of("partition", &place.partition), of("account", &place.account)].into_iter().flatten().collect();
+    let mut all = vec![
+        "srun",
+        ROOM_SECS,
+        "--time=2",
+        "--cpus-per-task=1",
+        "--mem=200M",
+        "--job-name=muster-check",
+    ];
+    let of = |option: &str, value: &Option<String>| {
+        value.as_ref().map(|value| format!("--{option}={value}"))
+    };
+    let places: Vec<String> = [of("partition", &place.partition), of("account", &place.account)]
+        .into_iter()
+        .flatten()
+        .collect();
     all.extend(places.iter().map(String::as_str));
     all.extend(words);
     all.extend(["sh", "-c", script]);

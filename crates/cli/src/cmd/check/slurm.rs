@@ -1,4 +1,5 @@
-//! `muster check slurm`: options, where evidence comes from, and what the answer looks like. Rules are in `muster-doctor`.
+//! `muster check slurm`: options, where evidence comes from, and what the answer looks like. Rules
+//! are in `muster-doctor`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -31,18 +32,21 @@ Examples:
 
 /// Find what is wrong with a Slurm cluster
 ///
-/// Asks the cluster that this machine belongs to, and reads the files that it names; with --conf it reads files only. Each rule has
-/// one of three outcomes: passed, failed, or not tested, when what it needs was not given. With --prove probe jobs run, too.
+/// Asks the cluster that this machine belongs to, and reads the files that it names; with --conf it
+/// reads files only. Each rule has one of three outcomes: passed, failed, or not tested, when what
+/// it needs was not given. With --prove probe jobs run, too.
 ///
-/// Exits 0 when nothing at or above --fail-on is wrong that the baseline does not hold, 1 when something is or a probe failed, 2 when the command line
-/// or a file is wrong.
+/// Exits 0 when nothing at or above --fail-on is wrong that the baseline does not hold, 1 when
+/// something is or a probe failed, 2 when the command line or a file is wrong.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Read this file, or the files of this folder, in place of asking the cluster; `-` is stdin; may be repeated
+    /// Read this file, or the files of this folder, in place of asking the cluster; `-` is stdin;
+    /// may be repeated
     #[arg(long, value_name = "PATH")]
     conf: Vec<PathBuf>,
-    /// Nodes that Kubernetes has: `kubectl get nodes -o json`, `-o name`, or a name a line; `-` is stdin
+    /// Nodes that Kubernetes has: `kubectl get nodes -o json`, `-o name`, or a name a line; `-` is
+    /// stdin
     #[arg(long, value_name = "FILE")]
     kubernetes_nodes: Option<PathBuf>,
     /// Findings that are accepted, as --write-baseline wrote them
@@ -63,7 +67,8 @@ pub struct Args {
     /// How to answer
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     format: Format,
-    /// Also run probe jobs where no configuration is proof; each takes seconds, and none waits for room
+    /// Also run probe jobs where no configuration is proof; each takes seconds, and none waits for
+    /// room
     #[arg(long, conflicts_with_all = ["conf", "write_baseline"])]
     prove: bool,
     #[command(flatten)]
@@ -115,7 +120,8 @@ pub async fn run(app: &App, args: &Args) -> Result<u8> {
     }
     if let Some(id) = &args.explain {
         let unknown = || {
-            Failure::usage(format!("no rule is named `{id}`")).hint("`muster check slurm --rules` lists them")
+            Failure::usage(format!("no rule is named `{id}`"))
+                .hint("`muster check slurm --rules` lists them")
         };
         app.ui.data(&explain(id).ok_or_else(unknown)?)?;
         return Ok(0);
@@ -138,7 +144,8 @@ pub async fn run(app: &App, args: &Args) -> Result<u8> {
     }
     if let Some(path) = &args.kubernetes_nodes {
         let (name, text) = text(path, MAX_BYTES)?;
-        let unread = || Failure::usage(format!("{name} names no node")).hint("kubectl get nodes -o name");
+        let unread =
+            || Failure::usage(format!("{name} names no node")).hint("kubectl get nodes -o name");
         evidence = evidence.with_kubernetes(&name, kubernetes_nodes(&text).ok_or_else(unread)?);
     }
 
@@ -151,7 +158,9 @@ pub async fn run(app: &App, args: &Args) -> Result<u8> {
         return write_baseline(app, path, &report);
     }
     match if args.json { Format::Json } else { args.format } {
-        Format::Text => app.ui.data(&muster_report::check::check(&report, args.all, &app.ui.style()))?,
+        Format::Text => {
+            app.ui.data(&muster_report::check::check(&report, args.all, &app.ui.style()))?
+        }
         Format::Json => app.ui.json(&report)?,
         Format::Sarif => app.ui.json(&sarif(&report, env!("CARGO_PKG_VERSION")))?,
     }
@@ -184,7 +193,10 @@ fn write_baseline(app: &App, path: &Path, report: &CheckReport) -> Result<u8> {
         true => app.ui.data(&text)?,
         false => output_files::write(path, &text, true)?,
     }
-    app.ui.status(&format!("{} findings are accepted from now on, with --baseline", report.findings.len()));
+    app.ui.status(&format!(
+        "{} findings are accepted from now on, with --baseline",
+        report.findings.len()
+    ));
     Ok(0)
 }
 

@@ -1,5 +1,6 @@
-//! `muster import SCRIPT`: from a script for sbatch to a job file. How a script is read is known in `muster-backends`; that the job
-//! file holds is checked here, by the same reader that `muster run` uses.
+//! `muster import SCRIPT`: from a script for sbatch to a job file. How a script is read is known in
+//! `muster-backends`; that the job file holds is checked here, by the same reader that `muster run`
+//! uses.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,8 @@ use crate::exit::{FAILURE, Failure, USAGE};
 use crate::output_files;
 use crate::source::text;
 
-/// Largest script: sbatch takes no more than 4 MiB where a site does not raise max_script_size (slurm.conf(5)).
+/// Largest script: sbatch takes no more than 4 MiB where a site does not raise max_script_size
+/// (slurm.conf(5)).
 const MAX_BYTES: u64 = 4 << 20;
 
 pub const EXAMPLES: &str = "\
@@ -36,7 +38,8 @@ pub struct ScriptArgs {
     /// A script for sbatch; `-` is stdin
     #[arg(value_name = "SCRIPT", required_unless_present = "slurm_conf")]
     script: Option<PathBuf>,
-    /// Write the job file here in place of stdout, which `-` is too; of a cluster, both files into this folder
+    /// Write the job file here in place of stdout, which `-` is too; of a cluster, both files into
+    /// this folder
     #[arg(short = 'o', long, value_name = "FILE", conflicts_with = "json")]
     output: Option<PathBuf>,
     /// Write over the file if it is there
@@ -90,7 +93,8 @@ pub fn run(app: &App, args: &ScriptArgs) -> Result<u8> {
     Ok(if args.strict && (is_lossy || is_wrong) { FAILURE } else { 0 })
 }
 
-/// Reads a script and checks the job file that it becomes; warns of variables of the environment that overrule it.
+/// Reads a script and checks the job file that it becomes; warns of variables of the environment
+/// that overrule it.
 pub fn imported(app: &App, script: &str, name: &str, given: &Submission) -> Result<ImportReport> {
     let report = import::import(script, name, given).map_err(|error| Failure {
         code: USAGE,
@@ -108,12 +112,17 @@ fn check(report: &ImportReport) -> Result<(), Failure> {
     let refused = |diagnostics: muster_spec::Diagnostics| {
         let refused = Failure::from(diagnostics);
         let why = refused.rendered.unwrap_or(refused.message);
-        let message =
-            format!("error: the job file made of {} would be refused\n{}", report.script, why.trim_end());
+        let message = format!(
+            "error: the job file made of {} would be refused\n{}",
+            report.script,
+            why.trim_end()
+        );
         Failure { rendered: Some(message), ..Failure::new(String::new()) }
             .hint("the option that is named there cannot be imported: take it out of the script, and add it by hand")
     };
-    let documents = muster_spec::parse(&report.job, Some("job.yaml"), &Map::new()).map_err(refused)?;
-    muster_spec::check_all(&documents, &Site::unknown(UserName::from("nobody"), &queue)).map_err(refused)?;
+    let documents =
+        muster_spec::parse(&report.job, Some("job.yaml"), &Map::new()).map_err(refused)?;
+    muster_spec::check_all(&documents, &Site::unknown(UserName::from("nobody"), &queue))
+        .map_err(refused)?;
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! `BOUNDARY.md`: which node is whose, and who moves one how. One page, for the people on both sides.
+//! `BOUNDARY.md`: which node is whose, and who moves one how. One page, for the people on both
+//! sides.
 
 use std::fmt::Write as _;
 
@@ -24,7 +25,8 @@ pub const ALL: &str = "cluster-all.yaml";
 
 /// Domains with nodes in both pools: `leaf l2, leaf l3`; empty when there is none.
 pub fn broken(parts: &Partition) -> String {
-    let words: Vec<String> = parts.broken.iter().map(|(level, domain)| format!("{level} {domain}")).collect();
+    let words: Vec<String> =
+        parts.broken.iter().map(|(level, domain)| format!("{level} {domain}")).collect();
     words.join(", ")
 }
 

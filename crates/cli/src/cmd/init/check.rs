@@ -1,5 +1,5 @@
-//! Whether the files of a boundary agree: no node in both pools, none in neither, none moved by half. Texts in, findings out;
-//! what people changed by hand is read as they may write it.
+//! Whether the files of a boundary agree: no node in both pools, none in neither, none moved by
+//! half. Texts in, findings out; what people changed by hand is read as they may write it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -63,9 +63,14 @@ pub fn findings(texts: &Texts) -> Result<Vec<String>> {
         };
         let (batch, services) = (of(&OF_BATCH), of(&OF_SERVICES));
         let all_of = |found: &[&str], pool: &[&str]| -> Option<String> {
-            let missing: Vec<&str> = pool.iter().copied().filter(|file| !found.contains(file)).collect();
+            let missing: Vec<&str> =
+                pool.iter().copied().filter(|file| !found.contains(file)).collect();
             (!missing.is_empty()).then(|| {
-                format!("{node} moved by half: in {}, missing in {}", found.join(", "), missing.join(", "))
+                format!(
+                    "{node} moved by half: in {}, missing in {}",
+                    found.join(", "),
+                    missing.join(", ")
+                )
             })
         };
         match (batch.is_empty(), services.is_empty()) {
@@ -74,7 +79,9 @@ pub fn findings(texts: &Texts) -> Result<Vec<String>> {
                 batch.join(", "),
                 services.join(", ")
             )),
-            (true, true) if files.contains(ALL) => findings.push(format!("{node} is in neither pool")),
+            (true, true) if files.contains(ALL) => {
+                findings.push(format!("{node} is in neither pool"))
+            }
             (true, true) => {}
             (false, true) => findings.extend(all_of(&batch, &OF_BATCH)),
             (true, false) => findings.extend(all_of(&services, &OF_SERVICES)),

@@ -1,5 +1,6 @@
-//! Files that are made again from the same description: each says in its head what it was when it was written, so that one that
-//! nobody touched may be written anew, and one that somebody changed is kept.
+//! Files that are made again from the same description: each says in its head what it was when it
+//! was written, so that one that nobody touched may be written anew, and one that somebody changed
+//! is kept.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -15,7 +16,8 @@ use crate::unified;
 /// What the line begins with that holds the fingerprint of all other lines.
 const HEAD: &str = "# Written by `muster init slurm`, fingerprint ";
 /// What follows it. Who reads the file should know what happens to changes.
-const TAIL: &str = ". Changed by hand it is kept, unless --force is given; --diff shows what would change.";
+const TAIL: &str =
+    ". Changed by hand it is kept, unless --force is given; --diff shows what would change.";
 /// Largest file that is compared: a cluster of as many nodes as a cluster file can hold.
 const MAX_BYTES: u64 = 64 << 20;
 /// The key whose value is never shown.
@@ -56,7 +58,8 @@ fn is_untouched(text: &str) -> bool {
     line == format!("{HEAD}{:016x}{TAIL}", fingerprint(&body))
 }
 
-/// FNV-1a of 64 bits: it tells a change by hand from none, and is no proof against anybody who means to deceive.
+/// FNV-1a of 64 bits: it tells a change by hand from none, and is no proof against anybody who
+/// means to deceive.
 fn fingerprint(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
@@ -71,7 +74,8 @@ fn there(dir: &Path, file: &Generated) -> Result<Option<String>> {
     }
 }
 
-/// What writing would change, as `diff -u` shows it; empty where it would change nothing. Secrets are not shown.
+/// What writing would change, as `diff -u` shows it; empty where it would change nothing. Secrets
+/// are not shown.
 pub fn diff(dir: &Path, files: &[Generated]) -> Result<String> {
     let mut text = String::new();
     for file in files {
@@ -82,7 +86,9 @@ pub fn diff(dir: &Path, files: &[Generated]) -> Result<String> {
         let shown = unified::diff(&old_name, &path, &veiled(&now), &veiled(&file.text));
         // A change of the password alone must not look like none.
         if shown.is_empty() && now != file.text {
-            text.push_str(&format!("--- {old_name}\n+++ {path}\n{SECRET} differs, and is not shown\n"));
+            text.push_str(&format!(
+                "--- {old_name}\n+++ {path}\n{SECRET} differs, and is not shown\n"
+            ));
         }
         text.push_str(&shown);
     }
@@ -103,7 +109,8 @@ fn veiled(text: &str) -> String {
     text.lines().map(veil).collect()
 }
 
-/// Writes all files, or none: not over one that was changed by hand, unless that is asked for. Answers how many were new or changed.
+/// Writes all files, or none: not over one that was changed by hand, unless that is asked for.
+/// Answers how many were new or changed.
 pub fn write(dir: &Path, files: &[Generated], force: bool) -> Result<usize> {
     // 1. What is there, and whose.
     if dir.exists() && !dir.is_dir() {
@@ -142,8 +149,12 @@ pub fn write(dir: &Path, files: &[Generated], force: bool) -> Result<usize> {
     for file in &changed {
         let (path, new) = (dir.join(file.name), dir.join(format!(".{}.new", file.name)));
         let made = || -> std::io::Result<()> {
-            let mut open =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(file.mode).open(&new)?;
+            let mut open = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(file.mode)
+                .open(&new)?;
             fs::set_permissions(&new, fs::Permissions::from_mode(file.mode))?;
             open.write_all(file.text.as_bytes())?;
             fs::rename(&new, &path)
@@ -167,7 +178,11 @@ mod tests {
         }
         let file = Generated::new("slurm.conf", "A=1\n");
         assert!(!is_untouched(&file.text.replace("A=1", "A=2")));
-        assert!(Generated::new("accounts.sh", "#!/bin/sh\necho\n").text.starts_with("#!/bin/sh\n# Written"));
+        assert!(
+            Generated::new("accounts.sh", "#!/bin/sh\necho\n")
+                .text
+                .starts_with("#!/bin/sh\n# Written")
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! `muster init hybrid`: one cluster in two pools, a Slurm one for batch and a Kubernetes one for services, and the files that
-//! tell each of its own nodes only.
+//! `muster init hybrid`: one cluster in two pools, a Slurm one for batch and a Kubernetes one for
+//! services, and the files that tell each of its own nodes only.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use muster_backends::{kube, slurm};
 use muster_model::NodeSpec;
 use muster_spec::{
-    Choice, Cluster, ClusterNotes, Partition, PartitionError, expand_names, fold_names, parse_cluster,
-    partition, write_cluster,
+    Choice, Cluster, ClusterNotes, Partition, PartitionError, expand_names, fold_names,
+    parse_cluster, partition, write_cluster,
 };
 
 use super::{boundary, check};
@@ -28,13 +28,15 @@ Examples:
 
 /// Divide a cluster into a Slurm pool for batch and a Kubernetes pool for services
 ///
-/// No node is ever in both: each is moved from one list into the other. With --services the nodes are chosen so that as few
-/// topology domains as possible have nodes in both pools; whole domains go first. The files are for you to read and put in
-/// place; BOUNDARY.md says where, and how a node moves later.
+/// No node is ever in both: each is moved from one list into the other. With --services the nodes
+/// are chosen so that as few topology domains as possible have nodes in both pools; whole domains
+/// go first. The files are for you to read and put in place; BOUNDARY.md says where, and how a node
+/// moves later.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// The cluster file; `muster inventory` writes one. With --check: what there is, in place of cluster-all.yaml
+    /// The cluster file; `muster inventory` writes one. With --check: what there is, in place of
+    /// cluster-all.yaml
     #[arg(long, value_name = "FILE", required_unless_present = "check")]
     cluster: Option<PathBuf>,
     /// So many nodes for services
@@ -47,7 +49,13 @@ pub struct Args {
     #[arg(long, value_name = "NAME=VALUE", group = "choice", value_parser = label)]
     label: Option<(String, String)>,
     /// Where the files go
-    #[arg(short = 'o', long, value_name = "DIR", default_value = "hybrid", conflicts_with = "check")]
+    #[arg(
+        short = 'o',
+        long,
+        value_name = "DIR",
+        default_value = "hybrid",
+        conflicts_with = "check"
+    )]
     output: PathBuf,
     /// Write over files that are there
     #[arg(long, conflicts_with = "check")]
@@ -55,7 +63,8 @@ pub struct Args {
     /// Print the files and write none
     #[arg(long, conflicts_with = "check")]
     dry_run: bool,
-    /// Only look at the files in this directory: exit code 1 when a node is in both pools, in neither, or moved by half
+    /// Only look at the files in this directory: exit code 1 when a node is in both pools, in
+    /// neither, or moved by half
     #[arg(long, value_name = "DIR", conflicts_with = "choice")]
     check: Option<PathBuf>,
 }
@@ -95,7 +104,10 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     let texts = texts.map(|(name, text)| (*name, text.clone())).collect();
     let findings = check::findings(&texts)?;
     if let Some(finding) = findings.first() {
-        return Err(Failure::new(format!("a defect of muster: its own files do not agree: {finding}")).into());
+        return Err(Failure::new(format!(
+            "a defect of muster: its own files do not agree: {finding}"
+        ))
+        .into());
     }
 
     // 3. Out.
@@ -122,7 +134,9 @@ fn choice(args: &Args) -> Result<Choice> {
     match (args.services, &args.services_nodes, &args.label) {
         (Some(count), ..) => Ok(Choice::Count(count as usize)),
         (_, Some(list), _) => Ok(Choice::Names(list.clone())),
-        (_, _, Some((name, value))) => Ok(Choice::Label { name: name.clone(), value: value.clone() }),
+        (_, _, Some((name, value))) => {
+            Ok(Choice::Label { name: name.clone(), value: value.clone() })
+        }
         _ => Err(Failure::usage("which nodes are for services is not said")
             .hint("--services 2, --services-nodes 'node[01-02]', or --label pool=services")
             .into()),
@@ -132,7 +146,9 @@ fn choice(args: &Args) -> Result<Choice> {
 fn refused(error: PartitionError) -> Failure {
     let failure = Failure { code: USAGE, ..Failure::new(error.to_string()) };
     match error {
-        PartitionError::NoBatch { .. } => failure.hint("services alone need no Slurm pool, and no boundary"),
+        PartitionError::NoBatch { .. } => {
+            failure.hint("services alone need no Slurm pool, and no boundary")
+        }
         PartitionError::NoServices { .. } => {
             failure.hint("batch alone needs no Kubernetes pool, and no boundary")
         }
@@ -151,7 +167,10 @@ fn files(parts: &Partition, whole: String) -> Result<Vec<(&'static str, String)>
         (boundary::SLURM_GRES, slurm::conf::gres(batch, fold)),
         (boundary::KUBERNETES, kube::pool::script(services, batch)),
         (boundary::BATCH, cluster_text(&parts.batch, "the batch pool: nodes of Slurm")?),
-        (boundary::SERVICES, cluster_text(&parts.services, "the services pool: nodes of Kubernetes")?),
+        (
+            boundary::SERVICES,
+            cluster_text(&parts.services, "the services pool: nodes of Kubernetes")?,
+        ),
         (boundary::ALL, whole),
     ])
 }
@@ -185,7 +204,8 @@ fn report(app: &App, dir: &str, texts: &check::Texts) -> Result<u8> {
     match findings.len() {
         0 => {
             let count = |name| {
-                parse_cluster(texts.get(name).map_or("", String::as_str), None).map_or(0, |it| it.nodes.len())
+                parse_cluster(texts.get(name).map_or("", String::as_str), None)
+                    .map_or(0, |it| it.nodes.len())
             };
             let (batch, services) = (count(boundary::BATCH), count(boundary::SERVICES));
             app.ui.status(&format!(

@@ -1,5 +1,5 @@
-//! `muster init`: the files with which a control plane starts, a file of this folder per plane. They are written for people to
-//! read and put in place; nothing is installed or run.
+//! `muster init`: the files with which a control plane starts, a file of this folder per plane.
+//! They are written for people to read and put in place; nothing is installed or run.
 
 mod boundary;
 mod check;

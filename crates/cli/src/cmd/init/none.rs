@@ -1,4 +1,5 @@
-//! `muster init none`: the page of conventions for a team that needs no scheduler yet. Its text is made in `muster-advise`.
+//! `muster init none`: the page of conventions for a team that needs no scheduler yet. Its text is
+//! made in `muster-advise`.
 
 use std::path::{Path, PathBuf};
 
@@ -14,9 +15,11 @@ use crate::{output_files, source};
 /// Largest number that any option takes: more than any one site has.
 const MANY: u32 = 10_000_000;
 
-/// Write the conventions of a small team: ssh, tmux, who says what where, and when to install a scheduler after all
+/// Write the conventions of a small team: ssh, tmux, who says what where, and when to install a
+/// scheduler after all
 ///
-/// For fewer than 16 GPUs and 8 people who talk to each other. The page is for you to read, change and commit.
+/// For fewer than 16 GPUs and 8 people who talk to each other. The page is for you to read, change
+/// and commit.
 ///
 ///   muster init none --nodes 2 --gpus 12 --users 5
 ///   muster init none --cluster cluster.yaml -o docs/gpus.md
@@ -59,7 +62,9 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     let machines: Vec<NodeSpec> = match &args.cluster {
         Some(path) => {
             let text = source::read(path)?;
-            muster_spec::parse_cluster(&text.source, text.file.as_deref()).map_err(Failure::from)?.nodes
+            muster_spec::parse_cluster(&text.source, text.file.as_deref())
+                .map_err(Failure::from)?
+                .nodes
         }
         None => Vec::new(),
     };
@@ -71,15 +76,19 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
     } else {
         output_files::write(&args.output, &page, args.force)?;
         app.ui.status(&format!("wrote {}", args.output.display()));
-        app.ui.hint("read it, change what is different with you, and commit it where everybody sees it");
+        app.ui.hint(
+            "read it, change what is different with you, and commit it where everybody sees it",
+        );
     }
 
     // 3. Whether it is still the right answer.
-    let whole = machines.iter().flat_map(|node| &node.devices).filter(|device| device.slice_of.is_none());
+    let whole =
+        machines.iter().flat_map(|node| &node.devices).filter(|device| device.slice_of.is_none());
     let gpus = args.gpus.unwrap_or_else(|| u32::try_from(whole.count()).unwrap_or(u32::MAX));
     let limit = site.thresholds.get(Threshold::ConventionGpus);
     if gpus >= limit {
-        app.ui.warning(&format!("{gpus} GPUs: nobody recommends conventions alone from {limit} on"));
+        app.ui
+            .warning(&format!("{gpus} GPUs: nobody recommends conventions alone from {limit} on"));
         app.ui.hint("describe the site and ask: muster advise --site site.yaml");
     }
     Ok(0)

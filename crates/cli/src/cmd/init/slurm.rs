@@ -1,5 +1,6 @@
-//! `muster init slurm`: the configuration of a new Slurm cluster. What the files say is made in `muster-backends`; here are options
-//! for what neither the cluster file nor the queue file says, and which files are written.
+//! `muster init slurm`: the configuration of a new Slurm cluster. What the files say is made in
+//! `muster-backends`; here are options for what neither the cluster file nor the queue file says,
+//! and which files are written.
 
 use std::path::{Path, PathBuf};
 
@@ -29,11 +30,13 @@ Examples:
   muster init slurm --cluster cluster.yaml --queues queues.yaml --controller head1 -o slurm --diff
   muster check slurm --conf slurm";
 
-/// Write the configuration of a new Slurm cluster: slurm.conf, gres.conf, cgroup.conf, topology.conf, slurmdbd.conf, accounts.sh
+/// Write the configuration of a new Slurm cluster: slurm.conf, gres.conf, cgroup.conf,
+/// topology.conf, slurmdbd.conf, accounts.sh
 ///
-/// Nodes, GPUs and switches come from the cluster file, accounts, shares, limits and preemption from the queue file. What Slurm
-/// cannot express of the queues is told, and stands in accounts.sh. The files are for you to read and put in place; nothing is run.
-/// Run again after a change, it writes anew what nobody touched; a file that somebody changed is kept. docs/slurm.md says more.
+/// Nodes, GPUs and switches come from the cluster file, accounts, shares, limits and preemption
+/// from the queue file. What Slurm cannot express of the queues is told, and stands in accounts.sh.
+/// The files are for you to read and put in place; nothing is run. Run again after a change, it
+/// writes anew what nobody touched; a file that somebody changed is kept. docs/slurm.md says more.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -71,17 +74,28 @@ pub struct Args {
     /// Name of the database
     #[arg(long, value_name = "NAME", default_value = "slurm_acct_db", help_heading = "The site")]
     db_name: String,
-    /// Password of that user, the first line of this file; without it a line is left to be filled in
+    /// Password of that user, the first line of this file; without it a line is left to be filled
+    /// in
     #[arg(long, value_name = "FILE", help_heading = "The site")]
     db_password_file: Option<PathBuf>,
     /// Who slurmctld and slurmdbd run as
     #[arg(long, value_name = "NAME", default_value = "slurm", help_heading = "The site")]
     slurm_user: String,
     /// Folder of the controller's state; with two controllers one that both write
-    #[arg(long, value_name = "DIR", default_value = "/var/spool/slurmctld", help_heading = "The site")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/var/spool/slurmctld",
+        help_heading = "The site"
+    )]
     state_dir: String,
     /// Folder of slurmd on each node
-    #[arg(long, value_name = "DIR", default_value = "/var/spool/slurmd", help_heading = "The site")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/var/spool/slurmd",
+        help_heading = "The site"
+    )]
     spool_dir: String,
     /// Folder of logs
     #[arg(long, value_name = "DIR", default_value = "/var/log/slurm", help_heading = "The site")]
@@ -112,7 +126,8 @@ pub struct Args {
     /// Longest time limit of a job whose queue sets none
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = span, help_heading = "Jobs")]
     max_time: Span,
-    /// Longest time limit in queues for people who sit and wait: those named interactive, debug, dev or notebook
+    /// Longest time limit in queues for people who sit and wait: those named interactive, debug,
+    /// dev or notebook
     #[arg(long, value_name = "TIME", default_value = "8h", value_parser = span, help_heading = "Jobs")]
     interactive_time: Span,
 
@@ -145,7 +160,10 @@ fn release(text: &str) -> Result<Release, String> {
     let parts = text.split_once('.').and_then(|(year, month)| {
         // 22.05.8 is a 22.05.
         let month = month.split('.').next().unwrap_or_default();
-        Some(Release(year.parse().ok()?, month.parse().ok().filter(|month| (1..=12).contains(month))?))
+        Some(Release(
+            year.parse().ok()?,
+            month.parse().ok().filter(|month| (1..=12).contains(month))?,
+        ))
     });
     parts.ok_or_else(|| "expected a release of Slurm such as 22.05".to_owned())
 }
@@ -166,7 +184,8 @@ fn size(text: &str) -> Result<Bytes, String> {
 }
 
 fn member(text: &str) -> Result<Member, String> {
-    let wrong = || "expected a user and queues, such as alice=research/vision,research/language".to_owned();
+    let wrong =
+        || "expected a user and queues, such as alice=research/vision,research/language".to_owned();
     let (user, queues) = text.split_once('=').ok_or_else(wrong)?;
     let (user, queues) =
         (user.trim(), queues.split(',').map(|queue| queue.trim().to_owned()).collect::<Vec<_>>());
@@ -211,7 +230,8 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         fold: &fold,
     };
     let made = init::render(&order).map_err(refused)?;
-    let files: Vec<Generated> = made.files.iter().map(|(name, text)| Generated::new(name, text)).collect();
+    let files: Vec<Generated> =
+        made.files.iter().map(|(name, text)| Generated::new(name, text)).collect();
 
     // 3. Out.
     if args.output == Path::new("-") {
@@ -258,7 +278,10 @@ fn members(args: &Args) -> Result<Vec<Member>> {
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.split('#').next().unwrap_or_default().trim();
             if !line.is_empty() {
-                members.push(member(line).map_err(|why| Failure::usage(format!("{name}:{number}: {why}")))?);
+                members.push(
+                    member(line)
+                        .map_err(|why| Failure::usage(format!("{name}:{number}: {why}")))?,
+                );
             }
         }
     }
@@ -282,7 +305,9 @@ fn choices(args: &Args) -> Result<Choices> {
             let (name, text) = source::text(path, MAX_BYTES)?;
             let first = text.lines().next().unwrap_or_default();
             if first.is_empty() {
-                return Err(Failure::usage(format!("{name} has no password in its first line")).into());
+                return Err(
+                    Failure::usage(format!("{name} has no password in its first line")).into()
+                );
             }
             Some(first.to_owned())
         }

@@ -1,4 +1,5 @@
-//! `--after NAME`: names of jobs that are submitted already become their numbers. Names of documents in the same file stay.
+//! `--after NAME`: names of jobs that are submitted already become their numbers. Names of
+//! documents in the same file stay.
 
 use std::collections::BTreeSet;
 

@@ -29,11 +29,12 @@ use crate::watch::{Until, Watch};
 
 /// Submit jobs from files, or run a command
 ///
-/// Files hold one or more YAML documents; `muster schema` describes them. A script with `#SBATCH` lines is submitted as the job that
-/// `muster import` makes of it, and what that finds wrong is shown. A command is run as it is, without a shell, with the
-/// present environment and working directory. Without another option `run` submits and returns; --wait, --watch, --follow
-/// and -it stay until the jobs have ended and pass on their exit code. With no daemon running, one is started for this user. JSON: a
-/// `SubmitResponse`; of several files, a list of them.
+/// Files hold one or more YAML documents; `muster schema` describes them. A script with `#SBATCH`
+/// lines is submitted as the job that `muster import` makes of it, and what that finds wrong is
+/// shown. A command is run as it is, without a shell, with the present environment and working
+/// directory. Without another option `run` submits and returns; --wait, --watch, --follow and -it
+/// stay until the jobs have ended and pass on their exit code. With no daemon running, one is
+/// started for this user. JSON: a `SubmitResponse`; of several files, a list of them.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "muster run [OPTIONS] FILE...\n       muster run [OPTIONS] -- COMMAND [ARG]...",
@@ -69,7 +70,8 @@ pub struct Args {
     /// Start the daemon with this many GPUs that do not exist: 8, 8:h100, or 2:a100,7:a100-1g.10gb
     #[arg(long, value_name = "N[:MODEL],..")]
     virtual_gpus: Option<VirtualGpus>,
-    /// Of a script for sbatch: submit it with the cure of this finding; without it the job is what the script says
+    /// Of a script for sbatch: submit it with the cure of this finding; without it the job is what
+    /// the script says
     #[arg(long, value_name = "RULE", value_parser = clap::builder::PossibleValuesParser::new(import::CURES))]
     cure: Vec<String>,
     /// Write JSON; docs/openapi.json and docs/schema have its shapes
@@ -110,8 +112,8 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     let texts = read(app, &args)?;
     let mut names = BTreeSet::new();
     for text in &texts {
-        let documents =
-            muster_spec::parse(&text.source, text.file.as_deref(), &fields).map_err(Failure::from)?;
+        let documents = muster_spec::parse(&text.source, text.file.as_deref(), &fields)
+            .map_err(Failure::from)?;
         names.extend(documents.iter().filter_map(|document| document.name().map(str::to_owned)));
     }
 
@@ -120,7 +122,8 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     after::resolve(&client, &mut fields, &names).await?;
     let order = submit::Order { fields, interactive, dry_run: args.dry_run };
     let responses = submit::submit(app, &client, &texts, &order).await?;
-    let jobs: Vec<JobId> = responses.iter().flat_map(|response| &response.jobs).map(|job| job.job).collect();
+    let jobs: Vec<JobId> =
+        responses.iter().flat_map(|response| &response.jobs).map(|job| job.job).collect();
 
     // 3. Say so, and stay where that was asked for.
     match () {
@@ -192,9 +195,11 @@ async fn follow_one(app: &App, client: &Client, responses: &[SubmitResponse]) ->
     let submitted: Vec<_> = responses.iter().flat_map(|response| &response.jobs).collect();
     let [job] = submitted.as_slice() else {
         submit::print(app, responses, false, true)?;
-        return Err(Failure::usage("--follow shows the output of one job, and several were submitted")
-            .hint("`muster logs -f JOB` follows one of them")
-            .into());
+        return Err(Failure::usage(
+            "--follow shows the output of one job, and several were submitted",
+        )
+        .hint("`muster logs -f JOB` follows one of them")
+        .into());
     };
     if job.elements > 1 {
         submit::print(app, responses, false, true)?;
@@ -215,7 +220,8 @@ async fn follow_one(app: &App, client: &Client, responses: &[SubmitResponse]) ->
     Ok(track::exit_code(&rows))
 }
 
-/// Connects this terminal to the job's. Ctrl-C before it runs cancels it: it was wanted here and now.
+/// Connects this terminal to the job's. Ctrl-C before it runs cancels it: it was wanted here and
+/// now.
 async fn converse(app: &App, client: &Client, jobs: &[JobId]) -> Result<u8> {
     let [job] = jobs else {
         return Err(Failure::usage("-it runs one job, and several were submitted").into());

@@ -1,5 +1,5 @@
-//! Options that describe a job, as fields of a spec. Values are passed on as typed: `spec` reads them and complains
-//! about them in the same words as about a file.
+//! Options that describe a job, as fields of a spec. Values are passed on as typed: `spec` reads
+//! them and complains about them in the same words as about a file.
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
@@ -16,7 +16,8 @@ pub struct Overrides {
     /// Kind of workload: task, service or notebook
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
-    /// Of a service: how many times it runs, 2, or 2..6 for two of its own and four more in what is idle
+    /// Of a service: how many times it runs, 2, or 2..6 for two of its own and four more in what is
+    /// idle
     #[arg(long, value_name = "RANGE", allow_negative_numbers = true)]
     replicas: Option<String>,
     /// Of a service: port of its first replica; each further one has the next
@@ -44,7 +45,13 @@ pub struct Overrides {
     #[arg(long, alias = "ntasks-per-node", value_name = "N", allow_negative_numbers = true)]
     tasks_per_node: Option<String>,
     /// CPUs per task
-    #[arg(short = 'c', long, alias = "cpus-per-task", value_name = "N", allow_negative_numbers = true)]
+    #[arg(
+        short = 'c',
+        long,
+        alias = "cpus-per-task",
+        value_name = "N",
+        allow_negative_numbers = true
+    )]
     cpus: Option<String>,
     /// Memory per task: 64GB
     #[arg(long, alias = "mem", value_name = "SIZE", allow_negative_numbers = true)]
@@ -82,7 +89,8 @@ pub struct Overrides {
     /// Run once per index: 0-199, 0-199%32 for 32 at a time, 1-9:2 in steps, 1,3,7-9 as a list
     #[arg(short, long, value_name = "RANGE", allow_negative_numbers = true)]
     array: Option<String>,
-    /// Wait for a job: 12, or the name of one of yours; alone or as afterok:12, afternotok:12, afterany:12, after:12
+    /// Wait for a job: 12, or the name of one of yours; alone or as afterok:12, afternotok:12,
+    /// afterany:12, after:12
     #[arg(short = 'd', long, alias = "dependency", value_name = "JOB")]
     after: Vec<String>,
     /// Submit on hold; `muster release` lets it start
@@ -97,13 +105,15 @@ pub struct Overrides {
     /// Working directory; by default the present one
     #[arg(short = 'D', long, alias = "chdir", value_name = "DIR")]
     workdir: Option<String>,
-    /// File for the output, which is appended to: %j job, %A and %a array and index, %t rank, %x name, %u user
+    /// File for the output, which is appended to: %j job, %A and %a array and index, %t rank, %x
+    /// name, %u user
     #[arg(short, long, value_name = "PATH")]
     output: Option<String>,
     /// File for standard error; without it that goes where the output goes
     #[arg(long, value_name = "PATH")]
     error: Option<String>,
-    /// When a task fails or is lost: never, on-failure, or how many times the gang is restarted at most
+    /// When a task fails or is lost: never, on-failure, or how many times the gang is restarted at
+    /// most
     #[arg(long, value_name = "RULE", allow_negative_numbers = true)]
     restart: Option<String>,
     /// Send a signal some time before the limit: USR1@60s
@@ -157,12 +167,16 @@ impl Overrides {
                 fields.insert(name.to_owned(), json!(value));
             }
         }
-        for (name, values) in [("gpu", &self.gpu), ("after", &self.after), ("exclude", &self.exclude)] {
+        for (name, values) in
+            [("gpu", &self.gpu), ("after", &self.after), ("exclude", &self.exclude)]
+        {
             if !values.is_empty() {
                 fields.insert(name.to_owned(), json!(values));
             }
         }
-        for (name, option, pairs) in [("env", "--env", &self.env), ("labels", "--label", &self.label)] {
+        for (name, option, pairs) in
+            [("env", "--env", &self.env), ("labels", "--label", &self.label)]
+        {
             if !pairs.is_empty() {
                 fields.insert(name.to_owned(), Value::Object(mapping(option, pairs)?));
             }
@@ -175,12 +189,14 @@ impl Overrides {
             fields.insert("hold".to_owned(), json!(true));
         }
         if let Some(rule) = &self.restart {
-            let value = if rule.parse::<i64>().is_ok() { json!({ "max": rule }) } else { json!(rule) };
+            let value =
+                if rule.parse::<i64>().is_ok() { json!({ "max": rule }) } else { json!(rule) };
             fields.insert("restart".to_owned(), value);
         }
         if let Some(checkpoint) = &self.checkpoint {
             let (signal, grace) = checkpoint.split_once('@').ok_or_else(|| {
-                Failure::usage(format!("`--checkpoint {checkpoint}` names no time")).hint("such as USR1@60s")
+                Failure::usage(format!("`--checkpoint {checkpoint}` names no time"))
+                    .hint("such as USR1@60s")
             })?;
             fields.insert("checkpoint".to_owned(), json!({ "signal": signal, "grace": grace }));
         }
@@ -208,13 +224,14 @@ impl Overrides {
 
 fn mapping(option: &str, pairs: &[String]) -> Result<Map<String, Value>> {
     let pair = |text: &String| {
-        let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
-            let failure = Failure::usage(format!("`{option} {text}` is not NAME=VALUE"));
-            match option {
-                "--env" => failure.hint("a job has the present environment anyway"),
-                _ => failure,
-            }
-        })?;
+        let (name, value) =
+            text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
+                let failure = Failure::usage(format!("`{option} {text}` is not NAME=VALUE"));
+                match option {
+                    "--env" => failure.hint("a job has the present environment anyway"),
+                    _ => failure,
+                }
+            })?;
         Ok((name.to_owned(), json!(value)))
     };
     pairs.iter().map(pair).collect()
@@ -260,20 +277,30 @@ mod tests {
             &["--kind", "service", "--replicas", "2..6", "--port", "8000"],
             json!({ "kind": "service", "replicas": "2..6", "port": "8000" }),
         );
-        check(&["--kind", "notebook", "--idle", "30m"], json!({ "kind": "notebook", "idle": "30m" }));
+        check(
+            &["--kind", "notebook", "--idle", "30m"],
+            json!({ "kind": "notebook", "idle": "30m" }),
+        );
         check(&["-o", "a-%j.txt", "--error", "e"], json!({ "output": "a-%j.txt", "error": "e" }));
         check(&["--reservation", "exam"], json!({ "reservation": "exam" }));
         check(&["--restart", "3"], json!({ "restart": { "max": "3" } }));
         check(&["--restart", "on-failure"], json!({ "restart": "on-failure" }));
-        check(&["--checkpoint", "USR1@60s"], json!({ "checkpoint": { "signal": "USR1", "grace": "60s" } }));
+        check(
+            &["--checkpoint", "USR1@60s"],
+            json!({ "checkpoint": { "signal": "USR1", "grace": "60s" } }),
+        );
         check(&["--priority", "-5"], json!({ "priority": "-5" }));
     }
 
     #[test]
     fn malformed_pairs_are_refused() {
-        for words in
-            [["--env", "A"], ["--env", "=1"], ["--label", "x"], ["--checkpoint", "USR1"], ["-o", "json"]]
-        {
+        for words in [
+            ["--env", "A"],
+            ["--env", "=1"],
+            ["--label", "x"],
+            ["--checkpoint", "USR1"],
+            ["-o", "json"],
+        ] {
             let probe = Probe::try_parse_from([&["probe"], &words[..]].concat()).unwrap();
             assert!(probe.overrides.fields().is_err(), "{words:?}");
         }

@@ -64,9 +64,10 @@ pub async fn submit(
                 let failure = Failure::from(error);
                 return Err(match before.is_empty() {
                     true => failure,
-                    false => {
-                        failure.hint(format!("jobs {} of the files before were submitted", before.join(" ")))
-                    }
+                    false => failure.hint(format!(
+                        "jobs {} of the files before were submitted",
+                        before.join(" ")
+                    )),
                 }
                 .into());
             }
@@ -86,8 +87,12 @@ async fn send(client: &Client, request: &SubmitRequest) -> Result<SubmitResponse
     }
 }
 
-/// Submits to what answers in this process. Ctrl-C and SIGTERM withdraw the submission: it is answered soon, and nothing of it runs.
-async fn send_here(client: &Client, request: &SubmitRequest) -> Result<SubmitResponse, ClientError> {
+/// Submits to what answers in this process. Ctrl-C and SIGTERM withdraw the submission: it is
+/// answered soon, and nothing of it runs.
+async fn send_here(
+    client: &Client,
+    request: &SubmitRequest,
+) -> Result<SubmitResponse, ClientError> {
     let mut terminated = signal(SignalKind::terminate()).map_err(ClientError::Io)?;
     let answer = client.submit(request);
     tokio::pin!(answer);
@@ -120,7 +125,8 @@ fn environment(app: &App) -> BTreeMap<String, String> {
     env
 }
 
-/// The file mode creation mask. It can only be read by setting it, and nothing else runs here that could notice.
+/// The file mode creation mask. It can only be read by setting it, and nothing else runs here that
+/// could notice.
 fn mask() -> u32 {
     let mask = umask(Mode::from_raw_mode(0o077));
     umask(mask);
@@ -130,7 +136,8 @@ fn mask() -> u32 {
 /// 128 random bits in hexadecimal: no other submission has the same.
 fn random_key() -> Result<String> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::new(format!("no random numbers: {error}")))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::new(format!("no random numbers: {error}")))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
@@ -141,8 +148,13 @@ pub fn print(app: &App, responses: &[SubmitResponse], is_json: bool, hint: bool)
     }
     let jobs: Vec<_> = responses.iter().flat_map(|response| &response.jobs).collect();
     for job in &jobs {
-        let elements = if job.elements > 1 { format!(", {} elements", job.elements) } else { String::new() };
-        app.ui.data(&format!("job {}: {}{elements}\n", job.job, muster_report::style::clean(&job.name)))?;
+        let elements =
+            if job.elements > 1 { format!(", {} elements", job.elements) } else { String::new() };
+        app.ui.data(&format!(
+            "job {}: {}{elements}\n",
+            job.job,
+            muster_report::style::clean(&job.name)
+        ))?;
     }
     if let Some(job) = jobs.first().filter(|_| hint && app.ui.status_is_terminal()) {
         app.ui.hint(&format!("`muster ps` lists jobs, `muster logs -f {}` shows output", job.job));

@@ -1,5 +1,5 @@
-//! The texts of a submission: job files as they are, and scripts for sbatch as the job files that they become. What an import finds
-//! wrong with a script is shown before it is submitted.
+//! The texts of a submission: job files as they are, and scripts for sbatch as the job files that
+//! they become. What an import finds wrong with a script is shown before it is submitted.
 
 use std::path::Path;
 

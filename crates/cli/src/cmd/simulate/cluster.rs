@@ -1,5 +1,5 @@
-//! The cluster that a simulation is about, a cluster file of ours or a node list of openb, and its queues. What stands in them
-//! is known to `muster-spec`.
+//! The cluster that a simulation is about, a cluster file of ours or a node list of openb, and its
+//! queues. What stands in them is known to `muster-spec`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ pub struct Given {
     pub bad: Vec<RowError>,
 }
 
-/// Reads either. A node list is known by its columns. With `strict`, a row that cannot be read is an error.
+/// Reads either. A node list is known by its columns. With `strict`, a row that cannot be read is
+/// an error.
 pub fn read(path: &Path, strict: bool) -> Result<Given> {
     let mut lines = Vec::new();
     trace_file::lines(path, &mut |line| {
@@ -55,7 +56,11 @@ pub fn warn_of_bad_nodes(app: &App, bad: &[RowError]) {
 }
 
 /// The nodes of a list, and the rows that are none.
-fn node_list(path: &Path, lines: &[String], strict: bool) -> Result<(Vec<NodeSpec>, Vec<RowError>), Failure> {
+fn node_list(
+    path: &Path,
+    lines: &[String],
+    strict: bool,
+) -> Result<(Vec<NodeSpec>, Vec<RowError>), Failure> {
     let mut reader = openb::NodeReader::new();
     let (mut nodes, mut bad) = (Vec::new(), Vec::new());
     for line in lines {

@@ -1,5 +1,6 @@
-//! `muster simulate`: a trace replayed on a machine that exists only for the question, under one scheduler or several. Decided
-//! in `muster-sim`, written in `muster-report`; here are files and threads.
+//! `muster simulate`: a trace replayed on a machine that exists only for the question, under one
+//! scheduler or several. Decided in `muster-sim`, written in `muster-report`; here are files and
+//! threads.
 
 pub mod cluster;
 mod fleet;
@@ -34,22 +35,24 @@ Examples:
 
 /// Replay a trace under one scheduler or several, and show the difference
 ///
-/// Jobs arrive when they did and run as long as they did; who starts when is decided anew. No daemon is needed and nothing is
-/// run.
+/// Jobs arrive when they did and run as long as they did; who starts when is decided anew. No
+/// daemon is needed and nothing is run.
 ///
-/// With --cluster the jobs run on nodes with GPUs, under queues and quotas if there are any, and control planes are compared:
-/// muster is the engine that schedules jobs, under any queue file; the others are models. docs/models.md says of each what is
-/// modelled, and what is not.
+/// With --cluster the jobs run on nodes with GPUs, under queues and quotas if there are any, and
+/// control planes are compared: muster is the engine that schedules jobs, under any queue file; the
+/// others are models. docs/models.md says of each what is modelled, and what is not.
 ///
-/// Without --cluster the machine has so many processors, all alike and in one place; of a trace with GPUs, these are counted.
-/// fcfs, easy, conservative and sjf are the engine under that policy; easy-sjf and srtf are models. docs/simulate.md has the
-/// rules of each, and how they compare with published schedules.
+/// Without --cluster the machine has so many processors, all alike and in one place; of a trace
+/// with GPUs, these are counted. fcfs, easy, conservative and sjf are the engine under that policy;
+/// easy-sjf and srtf are models. docs/simulate.md has the rules of each, and how they compare with
+/// published schedules.
 ///
-/// With --no-departures a cluster is filled pod by pod instead, and placement policies are compared: pack, spread, best-fit
-/// and fragmentation are the engine's, random, dot-product, gpu-packing and gpu-clustering are models.
+/// With --no-departures a cluster is filled pod by pod instead, and placement policies are
+/// compared: pack, spread, best-fit and fragmentation are the engine's, random, dot-product,
+/// gpu-packing and gpu-clustering are models.
 ///
-/// JSON: a `FleetComparison`, a `FlatComparison`, with --no-departures a `PackingComparison`. Ctrl-C ends the runs and shows
-/// what had begun by then.
+/// JSON: a `FleetComparison`, a `FlatComparison`, with --no-departures a `PackingComparison`.
+/// Ctrl-C ends the runs and shows what had begun by then.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -65,11 +68,12 @@ pub struct Args {
     /// Processors, or GPUs, of the machine; without it, as many as the trace says
     #[arg(long, value_name = "N", value_parser = whole(1, MOST_PROCS), conflicts_with = "cluster")]
     procs: Option<u32>,
-    /// The cluster: a cluster file, or a node list of openb with the columns sn,cpu_milli,memory_mib,gpu,model
+    /// The cluster: a cluster file, or a node list of openb with the columns
+    /// sn,cpu_milli,memory_mib,gpu,model
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
-    /// Who decides, one or several with commas between them; without it muster,kube-default on a cluster, fcfs,easy on a machine,
-    /// best-fit,fragmentation with --no-departures
+    /// Who decides, one or several with commas between them; without it muster,kube-default on a
+    /// cluster, fcfs,easy on a machine, best-fit,fragmentation with --no-departures
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = schedulers())]
     scheduler: Vec<String>,
     /// How long jobs are believed to run: as their users asked, as they really did, or too long
@@ -78,7 +82,8 @@ pub struct Args {
     /// Let jobs arrive so many times as fast: 1.3 is 30 % more load
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = factor)]
     load: f64,
-    /// Write the schedule as CSV: job_id,submit,wait,start,runtime,procs, in seconds. Takes one scheduler
+    /// Write the schedule as CSV: job_id,submit,wait,start,runtime,procs, in seconds. Takes one
+    /// scheduler
     #[arg(long, value_name = "FILE", conflicts_with = "cluster")]
     schedule_out: Option<PathBuf>,
     /// What chance is drawn from, where something is left to it
@@ -102,7 +107,8 @@ enum EstimatesArg {
     Requested,
     /// Nobody's: it is known
     Actual,
-    /// That of users who promise too much: any time from the runtime to five times that, drawn from the seed
+    /// That of users who promise too much: any time from the runtime to five times that, drawn from
+    /// the seed
     Noisy,
 }
 
@@ -173,10 +179,12 @@ async fn replayed(app: &App, args: &Args) -> Result<u8> {
     // 1. The load.
     let read = trace_file::read(&args.trace, args.format, args.strict)?;
     let procs = args.procs.or(read.procs).ok_or_else(|| {
-        Failure::usage("how large the machine is does not stand in the trace").hint("add `--procs N`")
+        Failure::usage("how large the machine is does not stand in the trace")
+            .hint("add `--procs N`")
     })?;
     let load = FlatLoad::of(&read.jobs, procs, args.estimates.into()).at(args.load);
-    let load = if args.estimates == EstimatesArg::Noisy { load.with_noise(args.seed) } else { load };
+    let load =
+        if args.estimates == EstimatesArg::Noisy { load.with_noise(args.seed) } else { load };
     if load.jobs.is_empty() {
         return Err(nothing(&load, procs).into());
     }

@@ -1,5 +1,5 @@
-//! `muster simulate --no-departures`: a cluster is filled pod by pod until nothing more fits. Decided in `muster-sim`, written in
-//! `muster-report`; here are files and the thread.
+//! `muster simulate --no-departures`: a cluster is filled pod by pod until nothing more fits.
+//! Decided in `muster-sim`, written in `muster-report`; here are files and the thread.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,19 +42,24 @@ const ELSEWHERE: [&str; 15] = [
 /// What is asked of a cluster that is filled.
 #[derive(Debug, clap::Args)]
 pub struct Packing {
-    /// Fill the cluster with the pods of the trace one by one; none leaves, and one that fits nowhere is turned away
+    /// Fill the cluster with the pods of the trace one by one; none leaves, and one that fits
+    /// nowhere is turned away
     #[arg(long, requires = "cluster", conflicts_with_all = ELSEWHERE)]
     pub no_departures: bool,
-    /// Names of pods in the order in which they arrive, one a line, NAME-tuned-N for a copy; without it, as in the trace
+    /// Names of pods in the order in which they arrive, one a line, NAME-tuned-N for a copy;
+    /// without it, as in the trace
     #[arg(long, value_name = "FILE", requires = "no_departures")]
     arrival_order: Option<PathBuf>,
 }
 
 /// Runs it.
 pub async fn run(app: &App, args: &super::Args) -> Result<u8> {
-    let hint =
-        format!("with `--no-departures` it takes {}", Scheduler::names().collect::<Vec<_>>().join(", "));
-    let schedulers = super::named(&args.scheduler, "best-fit,fragmentation", &hint, Scheduler::named)?;
+    let hint = format!(
+        "with `--no-departures` it takes {}",
+        Scheduler::names().collect::<Vec<_>>().join(", ")
+    );
+    let schedulers =
+        super::named(&args.scheduler, "best-fit,fragmentation", &hint, Scheduler::named)?;
     // 1. Nodes, pods, and their order.
     let Packing { arrival_order, .. } = &args.packing;
     let seed = args.seed;
@@ -101,8 +106,14 @@ fn order(path: &Path, pods: &[TraceJob]) -> Result<Vec<usize>, Failure> {
     trace_file::lines(path, &mut |line| {
         let Some(name) = openb::arriving_pod(line) else { return Ok(()) };
         let known = index.get(name).ok_or_else(|| {
-            Failure::usage(format!("{}: `{}` is no pod of the trace", path.display(), name.escape_debug()))
-                .hint("each line is the name of a pod, or that of a pod, -tuned- and a number for a copy")
+            Failure::usage(format!(
+                "{}: `{}` is no pod of the trace",
+                path.display(),
+                name.escape_debug()
+            ))
+            .hint(
+                "each line is the name of a pod, or that of a pod, -tuned- and a number for a copy",
+            )
         })?;
         order.push(*known);
         Ok(())
@@ -111,7 +122,8 @@ fn order(path: &Path, pods: &[TraceJob]) -> Result<Vec<usize>, Failure> {
 }
 
 fn wrong(error: PackingError) -> Failure {
-    Failure::usage(error.to_string()).hint("nodes are called differently, and have GPUs of one model")
+    Failure::usage(error.to_string())
+        .hint("nodes are called differently, and have GPUs of one model")
 }
 
 /// What runs and who watches share.
@@ -134,10 +146,15 @@ async fn played(
     let runs = {
         let watch = Arc::clone(&watch);
         tokio::task::spawn_blocking(move || {
-            schedulers.into_iter().map(|scheduler| one(&watch, &experiment, scheduler, seed)).collect()
+            schedulers
+                .into_iter()
+                .map(|scheduler| one(&watch, &experiment, scheduler, seed))
+                .collect()
         })
     };
-    let line = || format!("{} % of the arrivals", watch.arrived.load(Ordering::Relaxed) * 100 / total.max(1));
+    let line = || {
+        format!("{} % of the arrivals", watch.arrived.load(Ordering::Relaxed) * 100 / total.max(1))
+    };
     let ended: Result<_, PackingError> = watch::until_ended(app, &watch.stop, line, runs).await?;
     Ok(ended?)
 }

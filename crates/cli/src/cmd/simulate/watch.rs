@@ -1,4 +1,5 @@
-//! Runs side by side, and waiting for them: a line of progress where somebody looks, and Ctrl-C, which ends them where they are.
+//! Runs side by side, and waiting for them: a line of progress where somebody looks, and Ctrl-C,
+//! which ends them where they are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -44,7 +45,9 @@ impl Watch {
         let per_sec = arrived as f64 / spent.as_secs_f64().max(0.001);
         let left = match arrived {
             0 => "…".to_owned(),
-            _ => Span::from_secs((total.saturating_sub(arrived) as f64 / per_sec) as u64).to_string(),
+            _ => {
+                Span::from_secs((total.saturating_sub(arrived) as f64 / per_sec) as u64).to_string()
+            }
         };
         // A load that is drawn anew may have some more jobs than the one that the total is made of.
         let percent = (arrived * 100 / total.max(1)).min(100);
@@ -52,8 +55,8 @@ impl Watch {
     }
 }
 
-/// Runs a fleet to its end, to an instant, or until it is to stop. True when it was not stopped. `each` sees it after
-/// every stride.
+/// Runs a fleet to its end, to an instant, or until it is to stop. True when it was not stopped.
+/// `each` sees it after every stride.
 pub fn play(
     watch: &Watch,
     fleet: &mut Fleet,
@@ -93,14 +96,16 @@ pub fn on_all_cores<T: Sync, R: Send>(tasks: &[T], one: impl Fn(&T) -> R + Sync)
     };
     let mut done = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let ended = threads.into_iter().map(|thread| thread.join().expect("a run ends without a panic"));
+        let ended =
+            threads.into_iter().map(|thread| thread.join().expect("a run ends without a panic"));
         ended.flatten().collect::<Vec<_>>()
     });
     done.sort_by_key(|(at, _)| *at);
     done.into_iter().map(|(_, done)| done).collect()
 }
 
-/// What runs come to in which so many jobs arrive, all together. They look at the watch now and then.
+/// What runs come to in which so many jobs arrive, all together. They look at the watch now and
+/// then.
 pub async fn jobs<T: Send + 'static>(
     app: &App,
     total: u64,
@@ -113,7 +118,8 @@ pub async fn jobs<T: Send + 'static>(
     until_ended(app, &watch.stop, || watch.progress(total, began.elapsed()), ended).await
 }
 
-/// What the runs answer. `stop` is set by Ctrl-C; they look at it and end where they are. `line` says how far they are.
+/// What the runs answer. `stop` is set by Ctrl-C; they look at it and end where they are. `line`
+/// says how far they are.
 pub async fn until_ended<T>(
     app: &App,
     stop: &AtomicBool,

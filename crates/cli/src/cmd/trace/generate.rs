@@ -32,8 +32,9 @@ A recipe:
 
 /// Make a trace from a recipe: how often jobs arrive, what kinds there are, how long they run
 ///
-/// The same recipe and seed make the same trace. It is written in our own table, which docs/traces.md describes together with
-/// recipes; `muster schema trace-recipe` is for editors. Generators of Kueue's performance tests are read, too: they draw nothing.
+/// The same recipe and seed make the same trace. It is written in our own table, which
+/// docs/traces.md describes together with recipes; `muster schema trace-recipe` is for editors.
+/// Generators of Kueue's performance tests are read, too: they draw nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {

@@ -14,8 +14,8 @@ use crate::app::App;
 
 /// Look into traces, and make some: what jobs were submitted somewhere, when, and how long they ran
 ///
-/// Traces are read as public archives publish them and as other tools export them, plain or packed with gzip. No daemon is
-/// needed. docs/traces.md has the formats.
+/// Traces are read as public archives publish them and as other tools export them, plain or packed
+/// with gzip. No daemon is needed. docs/traces.md has the formats.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]

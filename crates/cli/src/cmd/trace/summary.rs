@@ -18,8 +18,8 @@ Examples:
 
 /// Show what is in a trace: jobs, users, sizes, runtimes, load, and when they arrive
 ///
-/// Rows that cannot be read are counted, the first of them shown with their line, and left out. JSON: a `TraceSummary`, as
-/// docs/schema/trace-summary.schema.json describes it.
+/// Rows that cannot be read are counted, the first of them shown with their line, and left out.
+/// JSON: a `TraceSummary`, as docs/schema/trace-summary.schema.json describes it.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -39,11 +39,17 @@ pub fn run(app: &App, args: &Args) -> Result<u8> {
         machine_processors: read.procs,
         zero: read.zero,
         bad: read.bad_count,
-        bad_shown: read.bad.into_iter().map(|row| BadRow { line: row.line, message: row.message }).collect(),
+        bad_shown: read
+            .bad
+            .into_iter()
+            .map(|row| BadRow { line: row.line, message: row.message })
+            .collect(),
     });
     match args.output.json() {
         true => app.ui.json(&summary)?,
-        false => app.ui.data(&muster_report::trace::summary(&summary, &read.name, &app.ui.style()))?,
+        false => {
+            app.ui.data(&muster_report::trace::summary(&summary, &read.name, &app.ui.style()))?
+        }
     }
     Ok(0)
 }

@@ -1,5 +1,6 @@
-//! Drives the probes of one job through the programs that start them, one for each component of it: what goes into one reaches each of its
-//! probes, and their lines come back mixed. Every step has a deadline; who does not answer in time is not waited for. It judges nothing.
+//! Drives the probes of one job through the programs that start them, one for each component of it:
+//! what goes into one reaches each of its probes, and their lines come back mixed. Every step has a
+//! deadline; who does not answer in time is not waited for. It judges nothing.
 
 use std::ffi::OsString;
 use std::process::Stdio;
@@ -27,7 +28,8 @@ const END: Duration = Duration::from_secs(5);
 const LINES: usize = 1024;
 /// Questions about the time: the fastest answer bounds it best.
 const CLOCKS: usize = 3;
-/// Looks before a rank counts as missing: programs are replaced, and ranks of one start come up one after the other.
+/// Looks before a rank counts as missing: programs are replaced, and ranks of one start come up one
+/// after the other.
 const LOOKS: usize = 4;
 /// Between two of them.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -47,9 +49,14 @@ pub struct Driven {
     pub why: Option<String>,
 }
 
-/// Starts the probes and asks them everything; while one of `ranks` was not seen they look again. The programs that start them do not see
-/// the variables `without`.
-pub async fn drive(starts: &[Vec<String>], probes: usize, ranks: &[u32], without: &[OsString]) -> Driven {
+/// Starts the probes and asks them everything; while one of `ranks` was not seen they look again.
+/// The programs that start them do not see the variables `without`.
+pub async fn drive(
+    starts: &[Vec<String>],
+    probes: usize,
+    ranks: &[u32],
+    without: &[OsString],
+) -> Driven {
     let mut driven = Driven::default();
     let mut asked = match Asked::start(starts, without) {
         Ok(asked) => asked,
@@ -65,8 +72,9 @@ pub async fn drive(starts: &[Vec<String>], probes: usize, ranks: &[u32], without
     let there = driven.seen.len();
     driven.is_late = there < probes && !asked.lines.is_closed();
     for _ in 1..LOOKS {
-        let is_seen =
-            |rank: &u32| driven.seen.iter().flat_map(|seen| &seen.ranks).any(|one| one.rank == *rank);
+        let is_seen = |rank: &u32| {
+            driven.seen.iter().flat_map(|seen| &seen.ranks).any(|one| one.rank == *rank)
+        };
         if there < probes || ranks.iter().all(is_seen) {
             break;
         }
@@ -81,7 +89,8 @@ pub async fn drive(starts: &[Vec<String>], probes: usize, ranks: &[u32], without
     }
 
     // 2. The way to rank 0.
-    let master = driven.seen.iter().flat_map(|seen| &seen.ranks).find_map(|rank| rank.master.clone());
+    let master =
+        driven.seen.iter().flat_map(|seen| &seen.ranks).find_map(|rank| rank.master.clone());
     let port = driven.seen.iter().find_map(|seen| seen.listens);
     if let (Some(address), Some(port)) = (master, port) {
         asked.ask(&ProbeQuestion::Reach { address, port }).await;
@@ -150,7 +159,8 @@ impl Asked {
     }
 
     async fn ask(&mut self, question: &ProbeQuestion) {
-        // A program that has ended hears nothing, and says nothing either: the deadline of the answer tells.
+        // A program that has ended hears nothing, and says nothing either: the deadline of the
+        // answer tells.
         let Ok(line) = serde_json::to_string(question) else { return };
         for (_, stdin) in &mut self.children {
             let _ = stdin.write_all(format!("{line}\n").as_bytes()).await;
@@ -158,14 +168,18 @@ impl Asked {
         }
     }
 
-    /// So many answers, each with the instant when it came; fewer when the program ends or time is over.
+    /// So many answers, each with the instant when it came; fewer when the program ends or time is
+    /// over.
     async fn hear(&mut self, count: usize, patience: Duration) -> Vec<(i64, ProbeAnswer)> {
         let deadline = Instant::now() + patience;
         let mut answers = Vec::new();
         while answers.len() < count {
-            let Ok(Some((heard, line))) = timeout_at(deadline, self.lines.recv()).await else { break };
+            let Ok(Some((heard, line))) = timeout_at(deadline, self.lines.recv()).await else {
+                break;
+            };
             // Something else may have begun the line.
-            let answer = line.split_once(PROBE_MARK).and_then(|(_, json)| serde_json::from_str(json).ok());
+            let answer =
+                line.split_once(PROBE_MARK).and_then(|(_, json)| serde_json::from_str(json).ok());
             answers.extend(answer.map(|answer| (heard, answer)));
         }
         answers
@@ -173,7 +187,8 @@ impl Asked {
 
     /// Lets the probes go; what the programs complained of.
     async fn end(self) -> Option<String> {
-        let (mut children, stdins): (Vec<Child>, Vec<ChildStdin>) = self.children.into_iter().unzip();
+        let (mut children, stdins): (Vec<Child>, Vec<ChildStdin>) =
+            self.children.into_iter().unzip();
         drop(stdins);
         let deadline = Instant::now() + END;
         let mut why = None;
@@ -182,9 +197,14 @@ impl Asked {
             if let Some(stderr) = &mut child.stderr {
                 let _ = timeout_at(deadline, stderr.read_to_string(&mut text)).await;
             }
-            why = why.or(text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned));
+            why = why.or(text
+                .lines()
+                .map(str::trim)
+                .find(|line| !line.is_empty())
+                .map(str::to_owned));
             if timeout_at(deadline, child.wait()).await.is_err() {
-                // srun takes its step with it when it is told to end, and leaves it there when it is killed.
+                // srun takes its step with it when it is told to end, and leaves it there when it
+                // is killed.
                 if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
                     let _ = kill_process(pid, Signal::TERM);
                 }
@@ -231,21 +251,27 @@ mod tests {
                 r#"muster-probe {{"seen":{{"node":"n1","allocation":7,"ranks":[{ranks}],"device_files":[],"gpu_users":null,"shared_memory":{{"Ok":1}},"rdma_devices":[],"listens":null}}}}"#
             )
         };
-        let rank =
-            r#"{"rank":0,"world_size":1,"gpus":null,"visible":null,"memlock_bytes":null,"master":null}"#;
-        let script =
-            format!("echo '{}'; read -r line; case $line in *look*) echo '{}';; esac", seen(""), seen(rank));
+        let rank = r#"{"rank":0,"world_size":1,"gpus":null,"visible":null,"memlock_bytes":null,"master":null}"#;
+        let script = format!(
+            "echo '{}'; read -r line; case $line in *look*) echo '{}';; esac",
+            seen(""),
+            seen(rank)
+        );
         let driven = drive(&words(&script), 1, &[0], &[]).await;
-        let ranks: Vec<u32> = driven.seen.iter().flat_map(|seen| &seen.ranks).map(|one| one.rank).collect();
+        let ranks: Vec<u32> =
+            driven.seen.iter().flat_map(|seen| &seen.ranks).map(|one| one.rank).collect();
         assert_eq!((driven.seen.len(), ranks), (1, vec![0]));
     }
 
     #[tokio::test]
     async fn a_program_that_does_not_start_them_says_why() {
-        let driven = drive(&words("echo 'srun: error: no such job' >&2; exit 1"), 2, &[], &[]).await;
+        let driven =
+            drive(&words("echo 'srun: error: no such job' >&2; exit 1"), 2, &[], &[]).await;
         assert!(driven.seen.is_empty());
         assert_eq!(driven.why.as_deref(), Some("srun: error: no such job"));
         assert!(!driven.is_late);
-        assert!(drive(&[vec!["muster-no-such-program".to_owned()]], 1, &[], &[]).await.why.is_some());
+        assert!(
+            drive(&[vec!["muster-no-such-program".to_owned()]], 1, &[], &[]).await.why.is_some()
+        );
     }
 }

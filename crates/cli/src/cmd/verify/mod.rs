@@ -1,5 +1,5 @@
-//! `muster verify`: whether a job got what it was given. Probes are driven in `drive`; what their answers mean is known in
-//! `muster-doctor`.
+//! `muster verify`: whether a job got what it was given. Probes are driven in `drive`; what their
+//! answers mean is known in `muster-doctor`.
 
 mod drive;
 pub mod preflight;
@@ -32,11 +32,14 @@ const RANKS: usize = 16;
 
 /// Check that a job runs whole, on its own GPUs, and on the fast path
 ///
-/// Looks from beside its ranks, on each of its nodes: every rank is there and sees its own GPUs and nobody else's, rank 0 can be
-/// reached, shared memory, locked memory and clocks are as they should be, it spans as few leaf switches as it can, and NCCL goes by the fast
-/// network. Each check passed, failed, or was not tested, and then it says what would be needed. docs/verify.md has them all.
+/// Looks from beside its ranks, on each of its nodes: every rank is there and sees its own GPUs and
+/// nobody else's, rank 0 can be reached, shared memory, locked memory and clocks are as they should
+/// be, it spans as few leaf switches as it can, and NCCL goes by the fast network. Each check
+/// passed, failed, or was not tested, and then it says what would be needed. docs/verify.md has
+/// them all.
 ///
-/// `verify: true` in a job checks before its program starts. Of a job that has ended only its output is looked at.
+/// `verify: true` in a job checks before its program starts. Of a job that has ended only its
+/// output is looked at.
 ///
 /// Exits 0 when nothing failed, 1 when something did.
 #[derive(Debug, clap::Args)]
@@ -58,7 +61,8 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     let target = args.job.resolve(&client).await?;
     let detail = client.job(target.job, target.index).await.map_err(Failure::from)?;
     let job = detail.job;
-    let wanted = |element: &&ElementView| target.index.is_none_or(|index| element.element.index == index);
+    let wanted =
+        |element: &&ElementView| target.index.is_none_or(|index| element.element.index == index);
     let running = |element: &&ElementView| element.state == State::Running;
     let elements = || job.elements.iter().filter(wanted);
     let Some(element) = elements().find(running).or_else(|| elements().next()) else {
@@ -100,9 +104,13 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
 }
 
 fn not_started(target: Target, state: State) -> anyhow::Error {
-    Failure::new(format!("job {} is {}: there is nothing to look at yet", target.text(), state.word()))
-        .hint(format!("`muster explain {}` says why it waits", target.text()))
-        .into()
+    Failure::new(format!(
+        "job {} is {}: there is nothing to look at yet",
+        target.text(),
+        state.word()
+    ))
+    .hint(format!("`muster explain {}` says why it waits", target.text()))
+    .into()
 }
 
 fn expected(element: &ElementView) -> Vec<Expected> {
@@ -115,9 +123,15 @@ fn expected(element: &ElementView) -> Vec<Expected> {
 }
 
 /// Probes on each node.
-async fn look(app: &App, client: &Client, target: Target, evidence: &mut JobEvidence) -> Result<()> {
+async fn look(
+    app: &App,
+    client: &Client,
+    target: Target,
+    evidence: &mut JobEvidence,
+) -> Result<()> {
     let probe = probe::words(target)?;
-    let starts = client.on_each_node(target.job, target.index, probe).await.map_err(Failure::from)?;
+    let starts =
+        client.on_each_node(target.job, target.index, probe).await.map_err(Failure::from)?;
     let nodes = evidence.nodes().len().max(1);
     app.ui.status(&format!("looking on {nodes} {}", if nodes == 1 { "node" } else { "nodes" }));
     let ranks: Vec<u32> = evidence.expected.iter().map(|one| one.rank).collect();
@@ -136,10 +150,12 @@ async fn look(app: &App, client: &Client, target: Target, evidence: &mut JobEvid
     Ok(())
 }
 
-/// Variables of a job that this may run in: they would be taken for those of the job that is looked at.
+/// Variables of a job that this may run in: they would be taken for those of the job that is looked
+/// at.
 fn of_a_job() -> Vec<OsString> {
-    let is_of_a_job =
-        |name: &str| name.starts_with("SLURM") && name != "SLURM_CONF" || name.starts_with("MUSTER_");
+    let is_of_a_job = |name: &str| {
+        name.starts_with("SLURM") && name != "SLURM_CONF" || name.starts_with("MUSTER_")
+    };
     let names = std::env::vars_os().map(|(name, _)| name);
     names.filter(|name| name.to_str().is_some_and(is_of_a_job)).collect()
 }
@@ -148,7 +164,11 @@ fn of_a_job() -> Vec<OsString> {
 async fn topology() -> Option<Vec<Vec<String>>> {
     let folder = std::env::var_os("MUSTER_SLURM_BIN").map(PathBuf::from).unwrap_or_default();
     let mut command = tokio::process::Command::new(folder.join("scontrol"));
-    command.args(["show", "topology"]).stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    command
+        .args(["show", "topology"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
     let output = command.output().await.ok()?;
     Some(leaves(&String::from_utf8_lossy(&output.stdout)))
 }

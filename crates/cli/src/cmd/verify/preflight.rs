@@ -1,5 +1,6 @@
-//! `muster __preflight`: the check before a job's program starts, called by the job's own script in its allocation. Its ranks start as probes
-//! first, in the very place and environment that the program gets.
+//! `muster __preflight`: the check before a job's program starts, called by the job's own script in
+//! its allocation. Its ranks start as probes first, in the very place and environment that the
+//! program gets.
 
 use std::path::PathBuf;
 
@@ -62,7 +63,8 @@ pub async fn run(app: &App, args: &Args) -> Result<u8> {
     // 2. Say.
     let report = verify(&evidence);
     let kept = serde_json::to_string_pretty(&report)?;
-    std::fs::write(&args.report, kept).with_context(|| format!("cannot write {}", args.report.display()))?;
+    std::fs::write(&args.report, kept)
+        .with_context(|| format!("cannot write {}", args.report.display()))?;
     app.ui.status(&muster_report::verify::verify(&report, &app.ui.style()));
 
     // 3. A job whose probes do not even start has not been found wrong: nothing was tested.

@@ -1,4 +1,5 @@
-//! `muster __probe`: runs on a node of a job, says what it sees, and answers until nobody asks any more. Who asks is `drive`.
+//! `muster __probe`: runs on a node of a job, says what it sees, and answers until nobody asks any
+//! more. Who asks is `drive`.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
@@ -27,8 +28,11 @@ pub struct Args {
 /// Words that run this verb.
 pub fn words(target: Target) -> Result<Vec<String>> {
     let program = std::env::current_exe().context("cannot find this program")?;
-    let mut words =
-        vec![program.to_string_lossy().into_owned(), "__probe".into(), format!("--job={}", target.job)];
+    let mut words = vec![
+        program.to_string_lossy().into_owned(),
+        "__probe".into(),
+        format!("--job={}", target.job),
+    ];
     words.extend(target.index.map(|index| format!("--index={index}")));
     Ok(words)
 }
@@ -49,7 +53,9 @@ pub fn run(args: &Args) -> Result<u8> {
             ProbeQuestion::Reach { address, port } => {
                 ProbeAnswer::Reached { node: node.clone(), error: reach(&address, port).err() }
             }
-            ProbeQuestion::Clock => ProbeAnswer::Clock { node: node.clone(), unix_nanos: unix_nanos() },
+            ProbeQuestion::Clock => {
+                ProbeAnswer::Clock { node: node.clone(), unix_nanos: unix_nanos() }
+            }
             ProbeQuestion::Look => ProbeAnswer::Seen(Box::new(prober.look())),
         })?;
     }
@@ -59,9 +65,11 @@ pub fn run(args: &Args) -> Result<u8> {
 /// Device files by the configuration of Slurm on this node; none where there is none.
 fn configured() -> Vec<PathBuf> {
     let conf = std::env::var_os("SLURM_CONF").unwrap_or_else(|| "/etc/slurm/slurm.conf".into());
-    let text = std::fs::read_to_string(Path::new(&conf).with_file_name("gres.conf")).unwrap_or_default();
+    let text =
+        std::fs::read_to_string(Path::new(&conf).with_file_name("gres.conf")).unwrap_or_default();
     let node = std::env::var("SLURMD_NODENAME").unwrap_or_default();
-    let files: BTreeSet<String> = text.lines().filter_map(|line| gpu_files(line, &node)).flatten().collect();
+    let files: BTreeSet<String> =
+        text.lines().filter_map(|line| gpu_files(line, &node)).flatten().collect();
     files.into_iter().map(PathBuf::from).collect()
 }
 
@@ -69,15 +77,17 @@ fn configured() -> Vec<PathBuf> {
 fn gpu_files(line: &str, node: &str) -> Option<Vec<String>> {
     let line = line.split('#').next()?;
     let value = |key: &str| {
-        let of_key =
-            |word: &'_ str| word.split_once('=').is_some_and(|(name, _)| name.eq_ignore_ascii_case(key));
+        let of_key = |word: &'_ str| {
+            word.split_once('=').is_some_and(|(name, _)| name.eq_ignore_ascii_case(key))
+        };
         line.split_whitespace()
             .find(|word| of_key(word))
             .and_then(|word| word.split_once('='))
             .map(|(_, value)| value)
     };
-    let is_here = value("NodeName")
-        .is_none_or(|names| expand(names).is_some_and(|names| names.iter().any(|name| name == node)));
+    let is_here = value("NodeName").is_none_or(|names| {
+        expand(names).is_some_and(|names| names.iter().any(|name| name == node))
+    });
     let is_gpu = value("Name").is_some_and(|name| name.eq_ignore_ascii_case("gpu"));
     if is_here && is_gpu { expand(value("File")?) } else { None }
 }

@@ -1,4 +1,5 @@
-//! What is different, as it is written on the command line. What follows from it is known to `muster-sim`.
+//! What is different, as it is written on the command line. What follows from it is known to
+//! `muster-sim`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -51,12 +52,14 @@ impl FromStr for Nodes {
                 DeviceSet::MAX_DEVICES
             )
         };
-        let count =
-            |text: &str| text.parse().ok().filter(|count| (1..=MOST_NODES).contains(count)).ok_or_else(wrong);
+        let count = |text: &str| {
+            text.parse().ok().filter(|count| (1..=MOST_NODES).contains(count)).ok_or_else(wrong)
+        };
         let Some((nodes, gpus)) = text.split_once('x') else {
             return Ok(Self { count: count(text)?, kind: NodeKind { gpus: None } });
         };
-        let (model, gpus) = gpus.rsplit_once(':').filter(|(model, _)| !model.is_empty()).ok_or_else(wrong)?;
+        let (model, gpus) =
+            gpus.rsplit_once(':').filter(|(model, _)| !model.is_empty()).ok_or_else(wrong)?;
         let gpus = gpus.parse().ok().filter(|gpus| *gpus as usize <= DeviceSet::MAX_DEVICES);
         let kind = NodeKind { gpus: Some((model.into(), gpus.ok_or_else(wrong)?)) };
         Ok(Self { count: count(nodes)?, kind })
@@ -75,9 +78,11 @@ impl FromStr for Quota {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || "expected a queue and its GPUs: research=16, research=h100:16, research=none".to_owned();
-        let (queue, quota) = text.split_once('=').filter(|(queue, _)| !queue.is_empty()).ok_or_else(wrong)?;
+        let wrong = || {
+            "expected a queue and its GPUs: research=16, research=h100:16, research=none".to_owned()
+        };
+        let (queue, quota) =
+            text.split_once('=').filter(|(queue, _)| !queue.is_empty()).ok_or_else(wrong)?;
         let (model, gpus) = match quota.rsplit_once(':') {
             Some((model, gpus)) => (Some(model.into()), gpus),
             None => (None, quota),
@@ -121,7 +126,8 @@ impl ChangeArgs {
         // 2. Queues, then quotas in them.
         if let Some(path) = &self.queues {
             let text = source::read(path)?;
-            change.tree = Some(parse_queues(&text.source, text.file.as_deref()).map_err(Failure::from)?);
+            change.tree =
+                Some(parse_queues(&text.source, text.file.as_deref()).map_err(Failure::from)?);
             words.push(format!("the queues of {}", path.display()));
         }
         for Quota { queue, model, gpus } in &self.quota {
@@ -133,7 +139,10 @@ impl ChangeArgs {
             let model = model.as_ref().map_or_else(String::new, |model| format!("{model} "));
             words.push(match gpus {
                 Some(gpus) => {
-                    format!("a quota of {} for {queue}", grouped_count(*gpus, &format!("{model}GPU")))
+                    format!(
+                        "a quota of {} for {queue}",
+                        grouped_count(*gpus, &format!("{model}GPU"))
+                    )
                 }
                 None => format!("no {model}quota for {queue}"),
             });

@@ -1,5 +1,5 @@
-//! `muster whatif`: what would become of a site if something about it were different. Decided in `muster-sim`, written in
-//! `muster-report`; here are the snapshot, files and threads.
+//! `muster whatif`: what would become of a site if something about it were different. Decided in
+//! `muster-sim`, written in `muster-report`; here are the snapshot, files and threads.
 
 mod change;
 
@@ -12,7 +12,9 @@ use muster_api::query::{JobFilter, SnapshotQuery};
 use muster_model::simulation::{FleetUnit, Past, Starts, Waiting, WhatIf};
 use muster_model::view::JobView;
 use muster_model::{JobId, Reason, SiteSnapshot, Span};
-use muster_sim::fleet::{Failures, Finished, Fleet, FleetJob, Scheduler, Site, Terms, to_common_horizon};
+use muster_sim::fleet::{
+    Failures, Finished, Fleet, FleetJob, Scheduler, Site, Terms, to_common_horizon,
+};
 use muster_sim::whatif::{Forecast, Replays, Situation, Usual, WhatIfError};
 use muster_spec::quantity::parse_span;
 use serde_json::Value;
@@ -26,8 +28,9 @@ use change::ChangeArgs;
 
 /// Say what would become of this site with more nodes, another quota or another policy
 ///
-/// Takes the state of the daemon and what has run, and asks the engine twice: as it is, and with the change. What waits now is
-/// told when it starts, if nobody submits anything more; what has run is run once more from an idle site. JSON: a `WhatIf`.
+/// Takes the state of the daemon and what has run, and asks the engine twice: as it is, and with
+/// the change. What waits now is told when it starts, if nobody submits anything more; what has run
+/// is run once more from an idle site. JSON: a `WhatIf`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -35,13 +38,15 @@ pub struct Args {
     /// Ask a snapshot that was written before, in place of the daemon
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
-    /// Write the snapshot: no names of people, hosts or jobs are in it, so that it can be given to others
+    /// Write the snapshot: no names of people, hosts or jobs are in it, so that it can be given to
+    /// others
     #[arg(long, value_name = "FILE", conflicts_with = "snapshot")]
     snapshot_out: Option<PathBuf>,
     /// What was submitted so long ago, and since, is what has run
     #[arg(long, value_name = "SPAN", value_parser = span, default_value = "30d")]
     since: Span,
-    /// How long jobs are taken to run that wait or run now: as those of their users usually did, or up to their limits
+    /// How long jobs are taken to run that wait or run now: as those of their users usually did, or
+    /// up to their limits
     #[arg(long, value_name = "WHOSE", value_enum, default_value_t = Runtimes::Usual)]
     runtimes: Runtimes,
     #[command(flatten)]
@@ -65,7 +70,9 @@ fn span(text: &str) -> Result<Span, String> {
 pub async fn run(app: &App, args: Args) -> Result<u8> {
     if args.change.is_none() && args.snapshot_out.is_none() {
         return Err(Failure::usage("what is to be different?")
-            .hint("for example `--add-nodes 2`, `--quota research=16` or `--queues new-queues.yaml`")
+            .hint(
+                "for example `--add-nodes 2`, `--quota research=16` or `--queues new-queues.yaml`",
+            )
             .into());
     }
     // 1. The site. Names stay here.
@@ -92,7 +99,8 @@ pub async fn run(app: &App, args: Args) -> Result<u8> {
     let (change, words) = args.change.to(&as_it_is)?;
     let changed = as_it_is.with(&change).map_err(unanswered)?;
     // 3. Both answers.
-    let answer = Question { as_it_is, changed, words, runtimes: args.runtimes }.answered(app).await?;
+    let answer =
+        Question { as_it_is, changed, words, runtimes: args.runtimes }.answered(app).await?;
     let answer = if args.snapshot.is_none() { named(app, answer, &names).await? } else { answer };
     match args.output.json() {
         true => app.ui.json(&answer)?,
@@ -157,7 +165,8 @@ impl Question {
     fn waiting(&self) -> impl Iterator<Item = (JobView, u32)> {
         let engine = self.as_it_is.engine();
         let jobs = engine.jobs(self.as_it_is.taken).into_iter();
-        let waits = |job: JobView| Some((engine.waiting(job.job), job)).filter(|(count, _)| *count > 0);
+        let waits =
+            |job: JobView| Some((engine.waiting(job.job), job)).filter(|(count, _)| *count > 0);
         jobs.filter_map(waits).map(|(count, job)| (job, count))
     }
 
@@ -177,7 +186,18 @@ impl Question {
             let (as_it_is, changed) = (*one.starts.get(&job.job)?, *other.starts.get(&job.job)?);
             let still = other.reasons.remove(&job.job);
             let JobView { job, name, user, queue, gpus, submitted, .. } = job;
-            Some(Waiting { job, name, user, queue, gpus, submitted, elements, as_it_is, changed, still })
+            Some(Waiting {
+                job,
+                name,
+                user,
+                queue,
+                gpus,
+                submitted,
+                elements,
+                as_it_is,
+                changed,
+                still,
+            })
         });
         let waiting = waiting.collect();
         let Replays { never_ran, too_large, no_longer_fit, first_start_secs, .. } = replays;
@@ -222,7 +242,8 @@ fn answer(
     let starts = forecast.starts().clone();
     // 2. What has run.
     let plane = Scheduler::Muster.begin(site, 0)?;
-    let mut fleet = Fleet::new(site, plane, Arc::clone(jobs), Terms::default(), Failures::default());
+    let mut fleet =
+        Fleet::new(site, plane, Arc::clone(jobs), Terms::default(), Failures::default());
     let is_over = watch::play(watch, &mut fleet, None, |_| Ok(()))?;
     let past = Finished::of(Scheduler::Muster, fleet, !is_over);
     Ok(Answer { starts, reasons, past, is_partial: !is_over })

@@ -30,7 +30,10 @@ fn text_fits_one_screen_and_is_what_people_saw_before() {
         let run = home.words(&format!("advise {options}")).ok();
         assert_eq!(run.stderr, "", "{name}");
         let tallest = run.stdout.lines().count();
-        assert!(tallest < 24 && run.stdout.lines().all(|line| line.chars().count() <= 100), "{name}");
+        assert!(
+            tallest < 24 && run.stdout.lines().all(|line| line.chars().count() <= 100),
+            "{name}"
+        );
         insta::assert_snapshot!(name, format!("$ muster advise {options}\n{}", run.stdout));
     }
     assert!(!home.path("m").exists(), "advice starts no daemon");
@@ -96,8 +99,11 @@ fn details_leave_nothing_out() {
             assert!(flat.contains(&format!("docs/advise.md#{}", entry["id"].as_str().unwrap())));
         }
     }
-    for position in
-        json["disputes"].as_array().unwrap().iter().flat_map(|it| it["positions"].as_array().unwrap())
+    for position in json["disputes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|it| it["positions"].as_array().unwrap())
     {
         shown(&position["says"]);
     }
@@ -152,7 +158,8 @@ fn fields_are_one_line_in_the_order_of_the_answer() {
     );
     check(&format!("{GRPO} --fields primary,primary"), r#"{"primary":"ray"}"#);
     check(&format!("{GRPO} --fields hybrid"), "{}");
-    let ray_on_k3s = "--nodes 4 --tightly-coupled --python-native-pipeline --edge-or-dev --fields addon";
+    let ray_on_k3s =
+        "--nodes 4 --tightly-coupled --python-native-pipeline --edge-or-dev --fields addon";
     check(&format!("{ray_on_k3s} --ruleset guide"), r#"{"addon":"KubeRay on k3s"}"#);
     check(
         &format!("{ray_on_k3s} --ruleset default"),
@@ -173,7 +180,9 @@ fn a_flow_chart_draws_every_layer() {
     assert!(chart.starts_with("flowchart TB\n"));
     assert_eq!(chart.matches(" --> ").count(), arrows);
     let is_valid = |line: &str| {
-        let node = line.strip_prefix("  n").is_some_and(|rest| rest.ends_with("\"]") && rest.contains("[\""));
+        let node = line
+            .strip_prefix("  n")
+            .is_some_and(|rest| rest.ends_with("\"]") && rest.contains("[\""));
         node || line
             .split(" --> ")
             .all(|end| end.trim().strip_prefix('n').is_some_and(|n| n.parse::<u32>().is_ok()))

@@ -23,7 +23,9 @@ fn nothing_given_on_a_terminal_asks_only_what_matters() {
     // Slurm by now; only services can still split the fleet.
     person.until(SERVICES);
     person.keys("\r");
-    person.until("the same without questions: muster advise --nodes 4 --tightly-coupled --bare-metal");
+    person.until(
+        "the same without questions: muster advise --nodes 4 --tightly-coupled --bare-metal",
+    );
     person.until("slurm, with topology.conf for rail-aware placement\r\n");
     assert_eq!(person.code(), 0);
     let seen = person.seen();
@@ -70,11 +72,13 @@ fn wrong_answers_are_asked_again_and_questions_explained() {
 #[test]
 fn what_is_given_is_not_asked() {
     let home = Home::new();
-    let run =
-        home.with_stdin(&["advise", "--ask", "--nodes", "4", "--python-native-pipeline"], "y\nn\n\n").ok();
+    let run = home
+        .with_stdin(&["advise", "--ask", "--nodes", "4", "--python-native-pipeline"], "y\nn\n\n")
+        .ok();
     assert!(!run.stderr.contains(NODES) && !run.stderr.contains(PYTHON), "{}", run.stderr);
     assert!(
-        run.stderr.ends_with("muster advise --nodes 4 --tightly-coupled --python-native-pipeline\n\n"),
+        run.stderr
+            .ends_with("muster advise --nodes 4 --tightly-coupled --python-native-pipeline\n\n"),
         "{}",
         run.stderr
     );
@@ -87,11 +91,17 @@ fn what_is_given_is_not_asked() {
         "n\nn\n",
     );
     assert!(
-        tuned.ok().stderr.ends_with("muster advise --nodes 4 --rule multi-node=8 --ruleset guide\n\n"),
+        tuned
+            .ok()
+            .stderr
+            .ends_with("muster advise --nodes 4 --rule multi-node=8 --ruleset guide\n\n"),
         "what tunes the rules is repeated"
     );
     let settled = home
-        .with_stdin(&["advise", "--ask", "--nodes", "1", "--edge-or-dev", "--python-native-pipeline"], "")
+        .with_stdin(
+            &["advise", "--ask", "--nodes", "1", "--edge-or-dev", "--python-native-pipeline"],
+            "",
+        )
         .ok();
     assert!(settled.stderr.contains("not asked"), "{}", settled.stderr);
 }

@@ -39,15 +39,15 @@ fn each_line_is_answered_in_its_place() {
 #[test]
 fn a_batch_answers_as_single_questions_do() {
     let home = Home::new();
-    let lines =
-        "{\"nodes\":4,\"tightly_coupled\":true}\n{\"multi_tenant\":true,\"rules\":{\"k3s-nodes\":3}}\n";
+    let lines = "{\"nodes\":4,\"tightly_coupled\":true}\n{\"multi_tenant\":true,\"rules\":{\"k3s-nodes\":3}}\n";
     let run = home.with_stdin(&["advise", "--batch", "--ruleset", "guide"], lines).ok();
     let answers: Vec<serde_json::Value> =
         run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for (answer, options) in
         answers.iter().zip(["--nodes 4 --tightly-coupled", "--multi-tenant --rule k3s-nodes=3"])
     {
-        let one: serde_json::Value = home.words(&format!("advise {options} --ruleset guide --json")).json();
+        let one: serde_json::Value =
+            home.words(&format!("advise {options} --ruleset guide --json")).json();
         assert_eq!(*answer, one, "{options}");
     }
     assert!(run.stdout.starts_with("{\"primary\":\"kubernetes\",\"addon\":"), "compact, in order");

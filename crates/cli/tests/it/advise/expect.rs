@@ -8,8 +8,16 @@ fn the_same_answer_is_as_expected() {
     let home = Home::new();
     home.write("site.yaml", SITE);
     for (options, form, headline) in [
-        (GRPO, "--json", "ray, with KubeRay on kubernetes, behind a Volcano/Kueue/KAI gang scheduler"),
-        (HYBRID, "--fields primary", "slurm, with topology.conf for rail-aware placement, in a split fleet"),
+        (
+            GRPO,
+            "--json",
+            "ray, with KubeRay on kubernetes, behind a Volcano/Kueue/KAI gang scheduler",
+        ),
+        (
+            HYBRID,
+            "--fields primary",
+            "slurm, with topology.conf for rail-aware placement, in a split fleet",
+        ),
         ("--site site.yaml", "--json", ""),
     ] {
         let answer = home.words(&format!("advise {options} {form}")).ok().stdout;
@@ -26,7 +34,11 @@ fn the_same_answer_is_as_expected() {
         }
         let run = run.ok();
         assert_eq!(run.stdout, "");
-        assert!(run.stderr.starts_with(&format!("as answer.json expects: {headline}")), "{}", run.stderr);
+        assert!(
+            run.stderr.starts_with(&format!("as answer.json expects: {headline}")),
+            "{}",
+            run.stderr
+        );
     }
 }
 
@@ -62,7 +74,9 @@ fn another_answer_is_shown_and_can_be_accepted() {
     let said = home.words("advise --facts facts.yaml --expect=whole.json").code(1).stderr;
     assert!(said.contains("rules[made-up]: expected {\"id\":\"made-up\"}, now nothing"), "{said}");
     assert!(
-        said.ends_with("hint: to accept it: muster advise --facts facts.yaml --json > whole.json\n"),
+        said.ends_with(
+            "hint: to accept it: muster advise --facts facts.yaml --json > whole.json\n"
+        ),
         "{said}"
     );
 }
@@ -77,21 +91,25 @@ fn a_batch_is_compared_line_by_line() {
     assert!(run.stderr.ends_with("as answers.jsonl expects: 3 lines\n"), "{}", run.stderr);
     assert_eq!(run.stdout, "");
 
-    let fewer =
-        home.with_stdin(&["advise", "--batch", "--expect", "answers.jsonl"], "{\"nodes\":4}\n").code(1);
+    let fewer = home
+        .with_stdin(&["advise", "--batch", "--expect", "answers.jsonl"], "{\"nodes\":4}\n")
+        .code(1);
     assert!(fewer.stderr.contains("\n  line 2: expected {\"error\":"), "{}", fewer.stderr);
     let more = format!("{lines}{{}}\n");
     let more = home.with_stdin(&["advise", "--batch", "--expect", "answers.jsonl"], &more).code(1);
     assert!(more.stderr.contains("\n  line 4: expected nothing, now {"), "{}", more.stderr);
     let other = lines.replace("true", "false");
-    let other = home.with_stdin(&["advise", "--batch", "--expect", "answers.jsonl"], &other).code(1);
+    let other =
+        home.with_stdin(&["advise", "--batch", "--expect", "answers.jsonl"], &other).code(1);
     assert!(
         other.stderr.contains("\n  line 3: primary: expected \"k3s\", now \"kubernetes\""),
         "{}",
         other.stderr
     );
     assert!(
-        other.stderr.ends_with("hint: to accept it: muster advise --batch < FACTS > answers.jsonl\n"),
+        other
+            .stderr
+            .ends_with("hint: to accept it: muster advise --batch < FACTS > answers.jsonl\n"),
         "{}",
         other.stderr
     );
@@ -100,19 +118,25 @@ fn a_batch_is_compared_line_by_line() {
 #[test]
 fn a_batch_may_be_larger_than_any_file_that_people_write() {
     let home = Home::new();
-    let line =
-        "{\"nodes\":16,\"tightly_coupled\":true,\"multi_tenant\":true,\"python_native_pipeline\":true}\n";
+    let line = "{\"nodes\":16,\"tightly_coupled\":true,\"multi_tenant\":true,\"python_native_pipeline\":true}\n";
     let lines = line.repeat(2_000);
     home.write("facts.jsonl", &lines);
     let batch = |options: &[&str]| {
         let facts = std::fs::File::open(home.path("facts.jsonl")).unwrap();
-        let output = home.command(&[&["advise", "--batch"], options].concat()).stdin(facts).output().unwrap();
+        let output = home
+            .command(&[&["advise", "--batch"], options].concat())
+            .stdin(facts)
+            .output()
+            .unwrap();
         crate::home::Run::of(output)
     };
     let answers = batch(&[]).ok().stdout;
     assert!(answers.len() > 16 << 20, "{} bytes", answers.len());
     home.write("answers.jsonl", &answers);
-    assert_eq!(batch(&["--expect", "answers.jsonl"]).ok().stderr, "as answers.jsonl expects: 2000 lines\n");
+    assert_eq!(
+        batch(&["--expect", "answers.jsonl"]).ok().stderr,
+        "as answers.jsonl expects: 2000 lines\n"
+    );
 
     // What differs everywhere is told once, and counted.
     home.write("answers.jsonl", &answers.replace("\"primary\":\"ray\"", "\"primary\":\"slurm\""));
@@ -128,13 +152,20 @@ fn a_file_that_holds_no_answer_is_a_mistake() {
         home.write("answer.json", text);
         let run = home.words("advise --nodes 4 --expect answer.json").code(2);
         assert!(run.stderr.starts_with(&format!("error: answer.json is {said}")), "{}", run.stderr);
-        assert!(run.stderr.contains("\nhint: it holds what `muster advise … --json`"), "{}", run.stderr);
+        assert!(
+            run.stderr.contains("\nhint: it holds what `muster advise … --json`"),
+            "{}",
+            run.stderr
+        );
     };
     check("", "not JSON: ");
     check("{\"primary\": \"ray\"", "not JSON: ");
     check("[]", "JSON, but no answer");
     let said = home.with_stdin(&["advise", "--batch", "--expect", "-"], "{}\n").code(2).stderr;
-    assert!(said.starts_with("error: stdin cannot hold the facts and what is expected, too\n"), "{said}");
+    assert!(
+        said.starts_with("error: stdin cannot hold the facts and what is expected, too\n"),
+        "{said}"
+    );
     let run = home.words("advise --nodes 4 --expect missing.json").code(2);
     assert_eq!(run.stderr, "error: cannot read missing.json: no such file or directory\n");
 }

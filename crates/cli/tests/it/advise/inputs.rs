@@ -6,15 +6,21 @@ use crate::home::Home;
 #[test]
 fn options_win_over_the_file() {
     let home = Home::new();
-    home.write("facts.yaml", "nodes: 4\ntightly_coupled: true\nbare-metal: true\nrules: {multi-node: 3}\n");
+    home.write(
+        "facts.yaml",
+        "nodes: 4\ntightly_coupled: true\nbare-metal: true\nrules: {multi-node: 3}\n",
+    );
     let primary = |options: &str| {
-        home.words(&format!("advise --facts facts.yaml --fields primary,addon {options}")).ok().stdout
+        home.words(&format!("advise --facts facts.yaml --fields primary,addon {options}"))
+            .ok()
+            .stdout
     };
     assert!(primary("").starts_with(r#"{"primary":"slurm""#));
     assert!(primary("--bare-metal=false").contains("(REQUIRED)"));
     assert!(primary("--nodes 2").starts_with(r#"{"primary":"kubernetes","addon":"GPU Operator""#));
     assert!(primary("--nodes 2 --rule multi-node=2").starts_with(r#"{"primary":"slurm""#));
-    let piped = home.with_stdin(&["advise", "--facts", "-", "--json"], "nodes: 4\nmulti_tenant: true\n");
+    let piped =
+        home.with_stdin(&["advise", "--facts", "-", "--json"], "nodes: 4\nmulti_tenant: true\n");
     assert_eq!(piped.ok().stdout, home.words("advise --nodes 4 --multi-tenant --json").ok().stdout);
 }
 
@@ -48,7 +54,10 @@ fn a_job_tells_its_shape_and_options_the_rest() {
 
     home.write("two.yaml", "name: a\nrun: a\n---\nname: b\nrun: b\n");
     let refused = home.words("advise --job two.yaml").code(2).stderr;
-    assert!(refused.starts_with("error: two.yaml holds 2 jobs, and advice is on one\nhint: "), "{refused}");
+    assert!(
+        refused.starts_with("error: two.yaml holds 2 jobs, and advice is on one\nhint: "),
+        "{refused}"
+    );
     home.write("bad.yaml", "name: a\nnods: 2\nrun: a\n");
     let refused = home.words("advise --job bad.yaml").code(2).stderr;
     assert!(refused.contains("bad.yaml:2:1") && refused.contains("nodes"), "{refused}");
@@ -59,7 +68,9 @@ fn a_site_is_advised_with_its_own_numbers() {
     let home = Home::new();
     home.write("site.yaml", SITE);
     let hybrid = |options: &str| {
-        home.words(&format!("advise --site site.yaml --fields primary,hybrid {options}")).ok().stdout
+        home.words(&format!("advise --site site.yaml --fields primary,hybrid {options}"))
+            .ok()
+            .stdout
     };
     assert!(hybrid("").contains("federated"), "{}", hybrid(""));
     assert_ne!(hybrid("--rule federated-gpus=1000"), hybrid(""));
@@ -79,11 +90,19 @@ fn nothing_given_and_nobody_to_ask_is_a_mistake() {
     let home = Home::new();
     for words in ["advise", "advise --ruleset guide --details"] {
         let run = home.words(words).code(2);
-        assert!(run.stderr.starts_with("error: nothing is known of the workload\nhint: "), "{}", run.stderr);
+        assert!(
+            run.stderr.starts_with("error: nothing is known of the workload\nhint: "),
+            "{}",
+            run.stderr
+        );
         assert_eq!(run.stdout, "");
     }
     let run = home.words("advise --json").code(2);
-    assert!(run.stderr.contains("\"message\":\"nothing is known of the workload\""), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("\"message\":\"nothing is known of the workload\""),
+        "{}",
+        run.stderr
+    );
     assert_eq!(run.stdout, "");
     home.words(&format!("advise {GRPO}")).ok();
 }

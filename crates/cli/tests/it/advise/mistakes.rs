@@ -22,18 +22,27 @@ fn options_are_refused_in_the_words_of_files() {
     check("--bare-metal=yes", "`bare_metal` is not true or false: write `true`");
     check("--edge_or_dev=2", "`edge_or_dev` is not true or false: write `true` or `false`");
     check("--bare-metal false", "`false` belongs to no option");
-    check("--nodes 4 --rule multi-nods=3", "there is no threshold `multi-nods`: did you mean `multi-node`?");
+    check(
+        "--nodes 4 --rule multi-nods=3",
+        "there is no threshold `multi-nods`: did you mean `multi-node`?",
+    );
     check(
         "--nodes 4 --rule multi-node=0",
         "`rules.multi-node` is not a whole number from 1 to 10000000: the smallest is 1",
     );
     check("--nodes 4 --rule multi-node", "`--rule multi-node` is no name with a value");
-    check("--nodes 4 --rule multi-node=3 --rule multi_node=3", "`--rule multi_node` is given twice");
+    check(
+        "--nodes 4 --rule multi-node=3 --rule multi_node=3",
+        "`--rule multi_node` is given twice",
+    );
     check(
         "--nodes 4 --rule scheduler-gpus=8",
         "`rules.scheduler-gpus` changes nothing here: it is compared with `fleet.gpus`",
     );
-    check("--job a.yaml --facts b.yaml", "the argument '--job <FILE>' cannot be used with '--facts <FILE>'");
+    check(
+        "--job a.yaml --facts b.yaml",
+        "the argument '--job <FILE>' cannot be used with '--facts <FILE>'",
+    );
     check("--facts missing.yaml", "cannot read missing.yaml: no such file or directory");
 }
 
@@ -57,15 +66,25 @@ fn what_others_call_a_fact_is_no_option_and_leads_to_one() {
     let home = Home::new();
     let check = |words: &str, expected: &str| {
         let run = home.words(words).code(2);
-        assert_eq!((run.stdout.as_str(), run.stderr.lines().next().unwrap()), ("", expected), "{words}");
+        assert_eq!(
+            (run.stdout.as_str(), run.stderr.lines().next().unwrap()),
+            ("", expected),
+            "{words}"
+        );
     };
     check("advise --gang", "error: there is no option `--gang`: did you mean `tightly_coupled`?");
     check(
         "advise --nodes 4 --gpus=8",
         "error: there is no option `--gpus`: GPUs are counted for a site; `nodes` is what a single job spans",
     );
-    check("advise --no-bare-metal", "error: there is no option `--no-bare-metal`: what is not given is no");
-    check("compare slurm ray --mpi", "error: there is no option `--mpi`: did you mean `tightly_coupled`?");
+    check(
+        "advise --no-bare-metal",
+        "error: there is no option `--no-bare-metal`: what is not given is no",
+    );
+    check(
+        "compare slurm ray --mpi",
+        "error: there is no option `--mpi`: did you mean `tightly_coupled`?",
+    );
     check(
         "compare slurm ray --site a.yaml",
         "error: there is no option `--site`: it is one of `muster advise`",
@@ -86,7 +105,10 @@ fn a_stray_word_is_told_where_it_belongs() {
         ("slurm", "`muster advise --help`"),
     ] {
         let said = home.muster(&["advise", "--bare-metal", word]).code(2).stderr;
-        assert!(said.starts_with(&format!("error: `{word}` belongs to no option\nhint: ")), "{said}");
+        assert!(
+            said.starts_with(&format!("error: `{word}` belongs to no option\nhint: ")),
+            "{said}"
+        );
         assert!(said.contains(hint), "{said}");
     }
 }
@@ -104,7 +126,10 @@ fn a_file_for_another_reader_is_told_so_once() {
             "init hybrid --cluster site.yaml --services 1",
             "this looks like a site file, not like a cluster file",
         ),
-        ("compare slurm ray --facts site.yaml", "this looks like a site file, not like a facts file"),
+        (
+            "compare slurm ray --facts site.yaml",
+            "this looks like a site file, not like a facts file",
+        ),
         ("advise --facts empty.yaml", "empty.yaml holds no facts"),
         ("advise --site empty.yaml", "empty.yaml holds no site"),
         ("init none --cluster empty.yaml", "empty.yaml holds no cluster"),
@@ -128,7 +153,8 @@ fn a_byte_order_mark_and_windows_line_ends_are_no_mistake() {
     home.write("decision.json", &format!("\u{feff}{}", expected.replace('\n', "\r\n")));
     home.words("advise --facts facts.yaml --expect decision.json").ok();
     home.write("lines.json", &format!("\u{feff}{batch}"));
-    home.with_stdin(&["advise", "--batch", "--fields", "primary", "--expect", "lines.json"], line).ok();
+    home.with_stdin(&["advise", "--batch", "--fields", "primary", "--expect", "lines.json"], line)
+        .ok();
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! `muster advise` as people and programs use it. What the rules lead to is tested beside the rules.
+//! `muster advise` as people and programs use it. What the rules lead to is tested beside the
+//! rules.
 
 mod answers;
 mod ask;

@@ -1,5 +1,5 @@
-//! `muster advise --prove`: figures of a simulation beside the reasons. What is made of a site is tested beside the code that
-//! makes it.
+//! `muster advise --prove`: figures of a simulation beside the reasons. What is made of a site is
+//! tested beside the code that makes it.
 
 use std::path::Path;
 
@@ -10,8 +10,7 @@ use crate::home::Home;
 use crate::pty::Typist;
 
 /// Two nodes of four GPUs.
-const CLUSTER: &str =
-    "nodes:\n- {name: a, gpu: a100, gpus: 4, cpus: 32}\n- {name: b, gpu: a100, gpus: 4, cpus: 32}\n";
+const CLUSTER: &str = "nodes:\n- {name: a, gpu: a100, gpus: 4, cpus: 32}\n- {name: b, gpu: a100, gpus: 4, cpus: 32}\n";
 /// One GPU for two hours and all of them for one, twice; the last would not fit on ten nodes.
 const TRACE: &str = "id,submit,runtime,tasks,gpus,user,requested\n\
     narrow,0,7200,1,1,ann,7200\nwide,60,3600,2,4,bob,3600\nwider,120,3600,2,4,cid,3600\nhuge,180,60,10,4,ann,60\n";
@@ -59,7 +58,10 @@ fn the_mix_is_simulated_as_it_says_and_every_plane_over_the_same_hours() {
     home.write("site.yaml", SITE);
     let asked = "advise --site site.yaml --prove --days 3 --demand 80 --gpu-hour-price 2.5 --json";
     let proof: Value = home.words(asked).ok().json::<Value>()["proof"].take();
-    assert_eq!((&proof["nodes"], &proof["gpus"], &proof["seed"]), (&json!(32), &json!(256), &json!(1)));
+    assert_eq!(
+        (&proof["nodes"], &proof["gpus"], &proof["seed"]),
+        (&json!(32), &json!(256), &json!(1))
+    );
     // 1. What was asked for, in the parts that the mix says.
     let there = number(&proof, "gpu_hours");
     assert!((256.0 * 72.0..256.0 * 73.0).contains(&there), "{there}");
@@ -82,7 +84,8 @@ fn the_mix_is_simulated_as_it_says_and_every_plane_over_the_same_hours() {
         assert!((idle + used - there).abs() < 1e-6 * there, "{plane}");
         assert!((number(plane, "idle_cost") - idle * 2.5).abs() < 1e-6, "{plane}");
         assert!(
-            number(plane, "held_idle_gpu_hours") + number(plane, "stranded_gpu_hours") <= idle + 1e-6,
+            number(plane, "held_idle_gpu_hours") + number(plane, "stranded_gpu_hours")
+                <= idle + 1e-6,
             "{plane}"
         );
         assert_eq!(
@@ -94,7 +97,11 @@ fn the_mix_is_simulated_as_it_says_and_every_plane_over_the_same_hours() {
     // 3. The advised plane lacks models of some parts, and reasons that no figure sees are named.
     assert!(planes[0]["without_model"].to_string().contains("topology.conf"), "{}", planes[0]);
     assert!(proof["unseen"].to_string().contains("working-slurm-stays"), "{}", proof["unseen"]);
-    assert!(proof["assumed"].to_string().contains("80 % of the GPU-hours of 3 days"), "{}", proof["assumed"]);
+    assert!(
+        proof["assumed"].to_string().contains("80 % of the GPU-hours of 3 days"),
+        "{}",
+        proof["assumed"]
+    );
 }
 
 #[test]
@@ -106,12 +113,15 @@ fn a_trace_and_a_cluster_take_the_place_of_mix_and_fleet() {
     let asked = "advise --site site.yaml --prove --cluster cluster.yaml --trace trace.csv --gpu-hour-price 2";
     let proof: Value = home.words(&format!("{asked} --json")).ok().json::<Value>()["proof"].take();
     assert_eq!((&proof["trace"], &proof["cluster"]), (&json!("trace.csv"), &json!("cluster.yaml")));
-    assert_eq!((&proof["jobs"], &proof["too_large"], &proof["gpus"]), (&json!(3), &json!(1), &json!(8)));
+    assert_eq!(
+        (&proof["jobs"], &proof["too_large"], &proof["gpus"]),
+        (&json!(3), &json!(1), &json!(8))
+    );
     assert!(proof["kinds"].is_null() && proof["assumed"].is_null(), "{proof}");
     // 18 GPU-hours are two hours and a quarter of eight GPUs.
     assert_eq!((number(&proof, "asked_gpu_hours"), number(&proof, "counted_hours")), (18.0, 2.25));
-    // Of Slurm: the wide ones begin after two and three hours, since the narrow one is in their way until then. Of the hours that
-    // count, two are those of one GPU, and a quarter is that of all.
+    // Of Slurm: the wide ones begin after two and three hours, since the narrow one is in their way
+    // until then. Of the hours that count, two are those of one GPU, and a quarter is that of all.
     let planes = proof["planes"].as_array().unwrap();
     let slurm = planes.iter().find(|plane| plane["scheduler"] == "slurm").unwrap();
     assert!((number(slurm, "idle_gpu_hours") - 14.0).abs() < 0.1, "{slurm}");
@@ -122,17 +132,22 @@ fn a_trace_and_a_cluster_take_the_place_of_mix_and_fleet() {
         plane["intervals"].is_array()
     };
     assert_eq!(proof["seeds"], json!([1, 2, 3, 4, 5]));
-    let again = ["slurm", "none", "ray", "kai", "muster", "kueue", "volcano", "kube-default"].map(runs_again);
+    let again = ["slurm", "none", "ray", "kai", "muster", "kueue", "volcano", "kube-default"]
+        .map(runs_again);
     assert_eq!(again, [false, false, false, false, false, true, true, true]);
     let text = home.words(asked).ok().stdout;
     let told = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told.contains("seeds 1 to 5: the jobs are the same, only what models leave to chance"), "{text}");
+    assert!(
+        told.contains("seeds 1 to 5: the jobs are the same, only what models leave to chance"),
+        "{text}"
+    );
     assert!(
         text.contains("3 jobs of trace.csv on 2 nodes with 8 GPUs, 18 GPU-hours; left out: 1 that"),
         "{text}"
     );
 
-    let endless: String = TRACE.lines().map(|row| format!("{}\n", row.rsplit_once(',').unwrap().0)).collect();
+    let endless: String =
+        TRACE.lines().map(|row| format!("{}\n", row.rsplit_once(',').unwrap().0)).collect();
     home.write("trace.csv", &endless);
     let text = home.words(asked).ok().stdout;
     assert!(text.contains("  assumed    3 of 3 jobs name no time limit"), "{text}");
@@ -166,10 +181,12 @@ fn a_verdict_that_turns_with_the_seed_rests_on_several() {
     let home = Home::new();
     let site = example("site-research-lab.yaml");
     let proof = |words: &str| -> Value {
-        let asked = ["advise", "--site", &site, "--prove", "--json"].into_iter().chain(words.split(' '));
+        let asked =
+            ["advise", "--site", &site, "--prove", "--json"].into_iter().chain(words.split(' '));
         home.muster(&asked.collect::<Vec<_>>()).ok().json::<Value>()["proof"].take()
     };
-    // 1. Alone, most draws of the mix say that KAI does worse than what is advised, and one does not.
+    // 1. Alone, most draws of the mix say that KAI does worse than what is advised, and one does
+    //    not.
     let worse = |proof: &Value| proof["verdict"]["worse"].to_string().contains("kai");
     let alone = proof("--seeds 1 --seed 5");
     assert!(worse(&proof("--seeds 1 --seed 1")) && !worse(&alone), "{}", alone["verdict"]);
@@ -183,11 +200,13 @@ fn a_verdict_that_turns_with_the_seed_rests_on_several() {
     // 3. Margins are those of all seeds, of which the first is the one that it is alone.
     let idle = |proof: &Value| {
         let intervals = proof["planes"][0]["intervals"].as_array().unwrap();
-        let idle = intervals.iter().find(|interval| interval["figure"] == "idle_gpu_hours").unwrap();
+        let idle =
+            intervals.iter().find(|interval| interval["figure"] == "idle_gpu_hours").unwrap();
         (number(idle, "mean"), number(idle, "margin"))
     };
     let two = proof("--seeds 2 --seed 4");
-    let of_two = number(&two["planes"][0], "idle_gpu_hours") + number(&alone["planes"][0], "idle_gpu_hours");
+    let of_two =
+        number(&two["planes"][0], "idle_gpu_hours") + number(&alone["planes"][0], "idle_gpu_hours");
     assert!((idle(&two).0 - of_two / 2.0).abs() < 1e-6, "{:?}, not half of {of_two}", idle(&two));
     assert!(
         idle(&several).1 > 0.0 && idle(&several).0 < number(&several, "gpu_hours"),
@@ -214,7 +233,8 @@ fn who_interrupts_it_sees_what_had_come_of_it_and_no_verdict() {
     home.write("site.yaml", SITE);
     let rows: String = (0..300_000).map(|job| format!("{job},{job},8,1,8,ann\n")).collect();
     home.write("long.csv", &format!("id,submit,runtime,tasks,gpus,user\n{rows}"));
-    let mut person = Typist::new(&home, &["advise", "--site", "site.yaml", "--prove", "--trace", "long.csv"]);
+    let mut person =
+        Typist::new(&home, &["advise", "--site", "site.yaml", "--prove", "--trace", "long.csv"]);
     person.until("% of the jobs, at ");
     person.signal(rustix::process::Signal::INT);
     assert_eq!(person.code(), 130, "{}", person.seen());
@@ -239,10 +259,16 @@ fn what_cannot_be_proved_says_why() {
     check("advise --site site.yaml --trace trace.csv", &["--prove"]);
     check("advise --site site.yaml --seeds 3", &["--prove"]);
     check("advise --site site.yaml --prove --seeds 0", &["--seeds"]);
-    check("advise --site site.yaml --prove --gpu-hour-price=-1", &["a price is a number, 0 or more"]);
+    check(
+        "advise --site site.yaml --prove --gpu-hour-price=-1",
+        &["a price is a number, 0 or more"],
+    );
     check("advise --site site.yaml --prove --trace trace.csv --days 3", &["--days"]);
     check("advise --site site.yaml --prove --fields primary", &["--fields"]);
     check("advise --site huge.yaml --prove", &["200000 GPUs is more than is simulated", "hint: "]);
-    check("advise --site site.yaml --prove --cluster cpus.yaml", &["the cluster has no GPU", "hint: "]);
+    check(
+        "advise --site site.yaml --prove --cluster cpus.yaml",
+        &["the cluster has no GPU", "hint: "],
+    );
     check("advise --site - --prove --trace -", &["stdin cannot hold the site and the trace"]);
 }

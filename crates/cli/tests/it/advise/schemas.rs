@@ -41,10 +41,12 @@ fn answers_keep_to_the_schema() {
     let site = jsonschema::validator_for(&published("site-advice.schema.json")).unwrap();
     let check = |validator: &jsonschema::Validator, options: &str| {
         let answer: Value = home.words(&format!("advise {options} --json")).json();
-        let wrong: Vec<String> = validator.iter_errors(&answer).map(|error| error.to_string()).collect();
+        let wrong: Vec<String> =
+            validator.iter_errors(&answer).map(|error| error.to_string()).collect();
         assert_eq!(wrong, Vec::<String>::new(), "{options}");
     };
-    for options in [GRPO, HYBRID, "--nodes 1", "--edge-or-dev", "--nodes 20 --edge-or-dev --rule k3s-nodes=4"]
+    for options in
+        [GRPO, HYBRID, "--nodes 1", "--edge-or-dev", "--nodes 20 --edge-or-dev --rule k3s-nodes=4"]
     {
         check(&advice, options);
     }
@@ -83,10 +85,14 @@ fn what_else_needs_no_daemon_keeps_to_its_schema() {
     ] {
         let schema = jsonschema::validator_for(&published(&format!("{name}.schema.json"))).unwrap();
         let answer: Value = home.words(&format!("{words} --json")).json();
-        let wrong: Vec<String> = schema.iter_errors(&answer).map(|error| error.to_string()).collect();
+        let wrong: Vec<String> =
+            schema.iter_errors(&answer).map(|error| error.to_string()).collect();
         assert_eq!(wrong, Vec::<String>::new(), "{words}");
-        for key in
-            answer.as_object().unwrap().keys().filter(|key| !["facts", "verdict"].contains(&key.as_str()))
+        for key in answer
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|key| !["facts", "verdict"].contains(&key.as_str()))
         {
             let mut less = answer.clone();
             less.as_object_mut().unwrap().remove(key);
@@ -107,7 +113,8 @@ fn lines_of_a_batch_keep_to_the_schema_of_facts() {
         (json!({"gpus": 4}), false),
         (json!({"rules": {"multi-node": 3}}), true),
     ] {
-        let run = home.with_stdin(&["advise", "--batch", "--fields", "primary"], &format!("{line}\n"));
+        let run =
+            home.with_stdin(&["advise", "--batch", "--fields", "primary"], &format!("{line}\n"));
         assert_eq!((facts.is_valid(&line), run.code == 0), (good, good), "{line}");
     }
 }

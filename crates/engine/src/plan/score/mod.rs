@@ -1,9 +1,10 @@
-//! Places by weight: where the cluster's policy is not to pack, every task goes to the node and device that the policy
-//! weighs least, one task after the other. What a place weighs is said in `weigh.rs` and `fragmentation.rs`; this looks
-//! for it.
+//! Places by weight: where the cluster's policy is not to pack, every task goes to the node and
+//! device that the policy weighs least, one task after the other. What a place weighs is said in
+//! `weigh.rs` and `fragmentation.rs`; this looks for it.
 //!
-//! What fits at all is not decided here but where everybody asks for it (`whole.rs`, `share.rs`, `plain.rs`), so every
-//! policy places what can be placed. Planned starts, and gangs with a topology within their domains, are packed.
+//! What fits at all is not decided here but where everybody asks for it (`whole.rs`, `share.rs`,
+//! `plain.rs`), so every policy places what can be placed. Planned starts, and gangs with a
+//! topology within their domains, are packed.
 
 mod fragmentation;
 #[cfg(test)]
@@ -113,7 +114,8 @@ impl<'a> Seeker<'a> {
                 return tasks;
             }
         }
-        // 2. All places, the best first; who refused once refuses always, since nothing is given back.
+        // 2. All places, the best first; who refused once refuses always, since nothing is given
+        //    back.
         let all = gang.pool.kinds().all(&self.demand, &weigh);
         let mut places: BinaryHeap<Reverse<(Weight, u32)>> = all.into_iter().map(Reverse).collect();
         let mut left = tasks;
@@ -149,7 +151,8 @@ impl<'a> Seeker<'a> {
         if models.len() > 1
             && let Some(condition) = &condition
         {
-            let weight = |model: &ModelId| weigh::on_model(self.scoring, condition, &self.demand, *model);
+            let weight =
+                |model: &ModelId| weigh::on_model(self.scoring, condition, &self.demand, *model);
             models.sort_by_cached_key(|model| weight(model).unwrap_or((i64::MAX, 0)));
         }
         for model in models {
@@ -165,8 +168,8 @@ impl<'a> Seeker<'a> {
         false
     }
 
-    /// Gives a node one share, for which it has room, on the device that weighs least; among equals the one with the
-    /// least room.
+    /// Gives a node one share, for which it has room, on the device that weighs least; among equals
+    /// the one with the least room.
     fn grant_share(&self, gang: &mut Gang<'_>, model: ModelId, node: NodeId) {
         let known = gang.pool.node(node);
         let Some(condition) = Condition::of(known) else { return };

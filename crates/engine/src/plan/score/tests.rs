@@ -1,5 +1,5 @@
-//! The measure of fragmentation beside one that is written down from its definition, task by task and device by device;
-//! and the typical mix.
+//! The measure of fragmentation beside one that is written down from its definition, task by task
+//! and device by device; and the typical mix.
 
 use muster_model::queue::PlacementPolicy;
 use muster_policy::ModelId;
@@ -53,8 +53,12 @@ impl Node {
         models.sort_unstable();
         models.dedup();
         let rooms_of = |model| {
-            let mut rooms: SmallVec<[u16; 8]> =
-                self.devices.iter().filter(|(known, _)| *known == model).map(|(_, room)| *room).collect();
+            let mut rooms: SmallVec<[u16; 8]> = self
+                .devices
+                .iter()
+                .filter(|(known, _)| *known == model)
+                .map(|(_, room)| *room)
+                .collect();
             rooms.sort_unstable_by(|one, other| other.cmp(one));
             (model, rooms)
         };
@@ -72,14 +76,22 @@ impl Node {
         let count = if task.share > 0 { 1 } else { task.devices as usize };
         let can_use = |(model, room): &(ModelId, u16)| {
             let accepted = task.models.as_ref().is_none_or(|models| models.contains(model));
-            let alike = self.devices.iter().filter(|(other, room)| other == model && *room >= least).count();
+            let alike = self
+                .devices
+                .iter()
+                .filter(|(other, room)| other == model && *room >= least)
+                .count();
             accepted
                 && *room >= least
                 && alike >= count
                 && self.cpus >= task.cpus
                 && self.memory >= task.memory
         };
-        self.devices.iter().filter(|device| !can_use(device)).map(|(_, room)| u64::from(*room)).sum()
+        self.devices
+            .iter()
+            .filter(|device| !can_use(device))
+            .map(|(_, room)| u64::from(*room))
+            .sum()
     }
 
     fn fragmentation(&self, tasks: &[Task]) -> i64 {
@@ -90,7 +102,12 @@ impl Node {
 fn task(dice: &mut Dice) -> Task {
     let share = dice.pick(&[0, 0, 100, 250, 500, 700]);
     Task {
-        models: dice.pick(&[None, None, Some(vec![ModelId(0)]), Some(vec![ModelId(1), ModelId(0)])]),
+        models: dice.pick(&[
+            None,
+            None,
+            Some(vec![ModelId(0)]),
+            Some(vec![ModelId(1), ModelId(0)]),
+        ]),
         devices: if share > 0 { 0 } else { dice.pick(&[1, 1, 2, 4]) },
         share,
         cpus: dice.roll(5) * 4_000,
@@ -120,7 +137,8 @@ fn shape(groups: Vec<GroupNeed>) -> Shape {
 /// A node and usual tasks, few enough that all of them are typical.
 fn case(dice: &mut Dice) -> (Node, Vec<Task>, Mix) {
     let room = |dice: &mut Dice| dice.pick(&[1000, 1000, 900, 700, 500, 300, 250, 0]);
-    let devices = (0..1 + dice.roll(8)).map(|_| (ModelId(dice.pick(&[0, 0, 0, 1])), room(dice))).collect();
+    let devices =
+        (0..1 + dice.roll(8)).map(|_| (ModelId(dice.pick(&[0, 0, 0, 1])), room(dice))).collect();
     let node = Node { devices, cpus: dice.roll(6) * 4_000, memory: dice.roll(4) * 10 };
     let tasks: Vec<Task> = (0..1 + dice.roll(5)).map(|_| task(dice)).collect();
     let mut mix = Mix::default();
@@ -128,7 +146,8 @@ fn case(dice: &mut Dice) -> (Node, Vec<Task>, Mix) {
     (node, tasks, mix)
 }
 
-/// Tasks of the mix that make up 95 per cent, the most frequent first: what the definition is about.
+/// Tasks of the mix that make up 95 per cent, the most frequent first: what the definition is
+/// about.
 fn typical(mut tasks: Vec<Task>) -> Vec<Task> {
     let mut sums: Vec<Task> = Vec::new();
     for task in tasks.drain(..) {
@@ -146,7 +165,14 @@ fn typical(mut tasks: Vec<Task>) -> Vec<Task> {
     let rank = |task: &Task| {
         let mut models = task.models.clone();
         models.iter_mut().for_each(|models| models.sort_unstable());
-        (std::cmp::Reverse(task.popularity), models, task.devices, task.share, task.cpus, task.memory)
+        (
+            std::cmp::Reverse(task.popularity),
+            models,
+            task.devices,
+            task.share,
+            task.cpus,
+            task.memory,
+        )
     };
     sums.sort_by_key(rank);
     let mut sum = 0;
@@ -171,10 +197,12 @@ fn fragmentation_is_what_its_definition_says() {
             node.fragmentation(&tasks),
             "{seed}: {node:?} {tasks:?}"
         );
-        // A task on every device that has room for it: what it adds is what the definition says before and after.
+        // A task on every device that has room for it: what it adds is what the definition says
+        // before and after.
         let new = task(&mut dice);
         let models = || [ModelId(0), ModelId(1)].into_iter();
-        let accepts = |model: &ModelId| new.models.as_ref().is_none_or(|models| models.contains(model));
+        let accepts =
+            |model: &ModelId| new.models.as_ref().is_none_or(|models| models.contains(model));
         let demand = Demand {
             models: models().filter(accepts).collect(),
             devices: new.devices,
@@ -233,8 +261,10 @@ fn the_mix_is_what_was_submitted_lately() {
         (need.models, need.share, need.devices, need.tasks) = (None, 0, devices, tasks);
         shape(vec![need])
     };
-    let devices = |mix: &Mix| mix.typical().iter().map(|one| (one.devices, one.tasks)).collect::<Vec<_>>();
-    // 1. The first submission is all that is known; what makes up the last five per cent is not typical.
+    let devices =
+        |mix: &Mix| mix.typical().iter().map(|one| (one.devices, one.tasks)).collect::<Vec<_>>();
+    // 1. The first submission is all that is known; what makes up the last five per cent is not
+    //    typical.
     let mut mix = Mix::default();
     assert!(mix.see(&of(1, 97), 1));
     assert_eq!(devices(&mix), [(1, 97)]);

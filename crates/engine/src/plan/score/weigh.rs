@@ -1,5 +1,5 @@
-//! What a place weighs to a task, by policy; less is better. Whole numbers only. It knows conditions of nodes, not nodes,
-//! and looks for nothing.
+//! What a place weighs to a task, by policy; less is better. Whole numbers only. It knows
+//! conditions of nodes, not nodes, and looks for nothing.
 
 use muster_model::queue::PlacementPolicy;
 use muster_policy::ModelId;
@@ -25,12 +25,16 @@ pub(super) fn condition(
     if demand.models.is_empty() {
         return Some(without_devices(scoring, condition, largest, demand));
     }
-    let mut models = demand.models.iter().filter(|model| has_room(condition, demand, **model)).peekable();
+    let mut models =
+        demand.models.iter().filter(|model| has_room(condition, demand, **model)).peekable();
     match scoring.policy {
         // The same whichever model it is.
-        PlacementPolicy::BestFit => models.peek().map(|_| (left_over(condition, largest) as i64, 0)),
+        PlacementPolicy::BestFit => {
+            models.peek().map(|_| (left_over(condition, largest) as i64, 0))
+        }
         PlacementPolicy::Fragmentation => {
-            let least = models.filter_map(|model| on_model(scoring, condition, demand, *model)).min();
+            let least =
+                models.filter_map(|model| on_model(scoring, condition, demand, *model)).min();
             // Among equals the best fit.
             least.map(|(points, _)| (points, left_over(condition, largest)))
         }
@@ -93,10 +97,18 @@ pub(super) fn room(
     }
 }
 
-/// What a task without a device weighs. Devices matter to all policies but spreading, since it may strand them.
-fn without_devices(scoring: Scoring<'_>, condition: &Condition, largest: Largest, demand: &Demand) -> Weight {
+/// What a task without a device weighs. Devices matter to all policies but spreading, since it may
+/// strand them.
+fn without_devices(
+    scoring: Scoring<'_>,
+    condition: &Condition,
+    largest: Largest,
+    demand: &Demand,
+) -> Weight {
     match scoring.policy {
-        PlacementPolicy::Pack | PlacementPolicy::BestFit => (left_over(condition, largest) as i64, 0),
+        PlacementPolicy::Pack | PlacementPolicy::BestFit => {
+            (left_over(condition, largest) as i64, 0)
+        }
         PlacementPolicy::Spread => {
             (part(condition.all_cpus - condition.cpus + demand.cpus, condition.all_cpus), 0)
         }
@@ -106,15 +118,16 @@ fn without_devices(scoring: Scoring<'_>, condition: &Condition, largest: Largest
                 memory: condition.memory - demand.memory,
                 ..condition.clone()
             };
-            let growth = fragmentation::of(scoring.mix, &after) - fragmentation::of(scoring.mix, condition);
+            let growth =
+                fragmentation::of(scoring.mix, &after) - fragmentation::of(scoring.mix, condition);
             (fragmentation::points(scoring.mix, growth), left_over(condition, largest))
         }
     }
 }
 
-/// What is free of GPUs and CPUs, each as part of the most that a node has. A task takes the same from each node, so what
-/// is left after it is in the same order. Memory is not added: it is seldom what runs out where GPUs do, and to spare it
-/// strands them (docs/adr/0017).
+/// What is free of GPUs and CPUs, each as part of the most that a node has. A task takes the same
+/// from each node, so what is left after it is in the same order. Memory is not added: it is seldom
+/// what runs out where GPUs do, and to spare it strands them (docs/adr/0017).
 fn left_over(condition: &Condition, largest: Largest) -> u64 {
     part(condition.idle(), largest.devices) as u64 + part(condition.cpus, largest.cpus) as u64
 }
@@ -128,7 +141,9 @@ fn part(some: u64, all: u64) -> i64 {
 fn has_room(condition: &Condition, demand: &Demand, model: ModelId) -> bool {
     let rooms = condition.of_model(model);
     match demand.share {
-        0 => rooms.get(demand.devices.saturating_sub(1) as usize).is_some_and(|room| *room == WHOLE),
+        0 => {
+            rooms.get(demand.devices.saturating_sub(1) as usize).is_some_and(|room| *room == WHOLE)
+        }
         share => rooms.first().is_some_and(|room| *room >= share),
     }
 }

@@ -1,5 +1,6 @@
-//! Nodes enter and leave domains, and every change of a node reaches the indexes of the cluster and of its domains: not when it
-//! is made, but before they are asked next. Nobody else reads what they say of a node.
+//! Nodes enter and leave domains, and every change of a node reaches the indexes of the cluster and
+//! of its domains: not when it is made, but before they are asked next. Nobody else reads what they
+//! say of a node.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -65,8 +66,8 @@ impl Pool {
         }
     }
 
-    /// The domains of a level that lie in a scope, by name; at the level of the nodes, its nodes. A scope that lies in a
-    /// domain of the level itself stands for its part of that.
+    /// The domains of a level that lie in a scope, by name; at the level of the nodes, its nodes. A
+    /// scope that lies in a domain of the level itself stands for its part of that.
     pub(crate) fn scopes_in(&self, scope: Scope, level: Level) -> Vec<Scope> {
         let lies_in = |id: &DomainId| {
             let mut above = std::iter::successors(Some(*id), |id| self.domains.get(*id).parent);
@@ -112,10 +113,12 @@ impl Pool {
     }
 
     fn level_of(&self, id: DomainId) -> Level {
-        std::iter::successors(self.domains.get(id).parent, |id| self.domains.get(*id).parent).count()
+        std::iter::successors(self.domains.get(id).parent, |id| self.domains.get(*id).parent)
+            .count()
     }
 
-    /// The index of a scope for tasks without a GPU, as its nodes are now; a node has none of its own.
+    /// The index of a scope for tasks without a GPU, as its nodes are now; a node has none of its
+    /// own.
     pub(crate) fn plain_of(&mut self, scope: Scope) -> Option<&BTreeSet<(u16, u64, u32)>> {
         self.refresh_plain();
         match scope {
@@ -125,8 +128,8 @@ impl Pool {
         }
     }
 
-    /// What the index of all nodes would say of one to tasks without a GPU at the beginning of a window. `None` where it takes no
-    /// work.
+    /// What the index of all nodes would say of one to tasks without a GPU at the beginning of a
+    /// window. `None` where it takes no work.
     pub(crate) fn plain_ahead(&self, id: NodeId, window: Window) -> Option<PlainKey> {
         let node = self.node(id);
         node.plain_by(window).map(|(devices, cpus)| (devices, cpus, node.rank, id))
@@ -223,7 +226,9 @@ impl Pool {
             self.domains.get_mut(domain).nodes.insert(at, id);
             self.nodes[id.0 as usize].domains.push((domain, at as u32));
             match is_last {
-                true => self.domains.get_mut(domain).index.enter(&self.nodes[id.0 as usize], at as u32),
+                true => {
+                    self.domains.get_mut(domain).index.enter(&self.nodes[id.0 as usize], at as u32)
+                }
                 false => self.rebuild(domain),
             }
         }

@@ -1,4 +1,5 @@
-//! Kinds of nodes are kept while a policy weighs places, and made anew after nodes came or changed their terms.
+//! Kinds of nodes are kept while a policy weighs places, and made anew after nodes came or changed
+//! their terms.
 
 use muster_model::NodeId;
 

@@ -1,5 +1,6 @@
-//! All nodes, everything that is held of them, and an undo log: planning changes the pool in place and rolls
-//! back, so a pass never copies the cluster. The pool knows holdings, not jobs; it chooses nothing.
+//! All nodes, everything that is held of them, and an undo log: planning changes the pool in place
+//! and rolls back, so a pass never copies the cluster. The pool knows holdings, not jobs; it
+//! chooses nothing.
 
 mod domains;
 mod kinds;
@@ -92,7 +93,8 @@ pub(crate) struct Pool {
     booked_from: Vec<(Time, u32)>,
     booked_until: Vec<(Time, u32)>,
     log: Vec<Undo>,
-    /// Nodes that changed since the indexes were last asked: for devices, and for tasks without a GPU.
+    /// Nodes that changed since the indexes were last asked: for devices, and for tasks without a
+    /// GPU.
     stale: Vec<NodeId>,
     plain_stale: Vec<NodeId>,
     extras: Vec<Arc<str>>,
@@ -112,7 +114,8 @@ pub(crate) struct Pool {
     seen: Time,
     /// Who looks, and from when; outside of scratch nobody in particular, from the instant seen.
     view: View,
-    /// One number for each set of holdings with their ends and places; a rollback brings the earlier one back.
+    /// One number for each set of holdings with their ends and places; a rollback brings the
+    /// earlier one back.
     version: u64,
     versions: u64,
     /// Ends that were seen from this instant are of the same version when they turn out to be so.
@@ -223,7 +226,8 @@ impl Pool {
     /// Gives a holding back for good.
     pub(crate) fn release(&mut self, key: HoldKey) {
         let holding = self.holding(key);
-        let (end, element, placement) = (holding.end, holding.element, Arc::clone(&holding.placement));
+        let (end, element, placement) =
+            (holding.end, holding.element, Arc::clone(&holding.placement));
         self.ends.remove(end, element, key);
         self.renew();
         self.give_all(key, &placement);
@@ -250,13 +254,16 @@ impl Pool {
     /// True when it was seen ahead that a holding comes back at that instant, alone.
     fn is_foreseen(&self, key: HoldKey, end: End) -> bool {
         match (self.foreseen_from, self.holding(key).end, end) {
-            (Some(from), End::After(span), End::At(at)) => at == from + span && !self.ends.has_at(at),
+            (Some(from), End::After(span), End::At(at)) => {
+                at == from + span && !self.ends.has_at(at)
+            }
             _ => false,
         }
     }
 
     fn move_end(&mut self, key: HoldKey, end: End) {
-        let holding = self.holdings[key.0 as usize].as_mut().expect("a key lives as long as its holding");
+        let holding =
+            self.holdings[key.0 as usize].as_mut().expect("a key lives as long as its holding");
         self.ends.remove(holding.end, holding.element, key);
         holding.end = end;
         self.ends.insert(end, holding.element, key);
@@ -294,7 +301,8 @@ impl Pool {
 
     fn take(&mut self, key: HoldKey, task: &TaskPlacement) {
         self.touch(task.node);
-        let holding = self.holdings[key.0 as usize].as_ref().expect("a key lives as long as its holding");
+        let holding =
+            self.holdings[key.0 as usize].as_ref().expect("a key lives as long as its holding");
         let scalars = &holding.shape.groups[usize::from(task.group)].scalars;
         let node = &mut self.nodes[task.node.0 as usize];
         node.take(key, holding.end, task.devices, task.share.0 as u16, scalars);
@@ -302,7 +310,8 @@ impl Pool {
 
     fn give(&mut self, key: HoldKey, task: &TaskPlacement) {
         self.touch(task.node);
-        let holding = self.holdings[key.0 as usize].as_ref().expect("a key lives as long as its holding");
+        let holding =
+            self.holdings[key.0 as usize].as_ref().expect("a key lives as long as its holding");
         let scalars = &holding.shape.groups[usize::from(task.group)].scalars;
         let node = &mut self.nodes[task.node.0 as usize];
         node.give(key, task.devices, task.share.0 as u16, scalars);

@@ -39,7 +39,11 @@ impl Pool {
     }
 
     /// A node joined, or came back with other capacity; what is held of it stays held.
-    pub(crate) fn join(&mut self, spec: NodeSpec, models: SmallVec<[(ModelId, DeviceSet); 1]>) -> NodeId {
+    pub(crate) fn join(
+        &mut self,
+        spec: NodeSpec,
+        models: SmallVec<[(ModelId, DeviceSet); 1]>,
+    ) -> NodeId {
         let known = self.find(&spec.name);
         let moves = known.is_none_or(|id| self.node(id).spec.domains != spec.domains);
         let id = known.unwrap_or_else(|| self.add(&spec));
@@ -167,7 +171,8 @@ impl Pool {
         edit(&mut self.nodes[at]);
         self.count_models(at, true);
         let drains = &self.nodes[at].drains;
-        self.drains_ahead.extend(drains.instants().filter(|from| *from > self.seen).map(|from| (from, id)));
+        self.drains_ahead
+            .extend(drains.instants().filter(|from| *from > self.seen).map(|from| (from, id)));
         match drains.stops() {
             true => self.drains_that_stop.insert(id),
             false => self.drains_that_stop.remove(&id),
@@ -177,7 +182,8 @@ impl Pool {
             extras.iter().map(|(name, count)| (self.intern_extra(name), *count)).collect();
         extras.sort_unstable();
         let node = &mut self.nodes[at];
-        node.capacity = Scalars { cpus: u64::from(node.spec.cpus.0), memory: node.spec.memory.0, extras };
+        node.capacity =
+            Scalars { cpus: u64::from(node.spec.cpus.0), memory: node.spec.memory.0, extras };
         node.limit = node.capacity.clone();
         node.limit.cpus = node.capacity.cpus.saturating_sub(u64::from(node.foreign.cpus.0));
         node.limit.memory = node.capacity.memory.saturating_sub(node.foreign.memory.0);
@@ -187,8 +193,9 @@ impl Pool {
         self.epoch += 1;
     }
 
-    /// Gives everything back and, unless only what works is asked about, brings every node into service for good; on a
-    /// copy, to ask what an idle cluster could do. Who looks from inside of a window is not concerned with when that is.
+    /// Gives everything back and, unless only what works is asked about, brings every node into
+    /// service for good; on a copy, to ask what an idle cluster could do. Who looks from inside of
+    /// a window is not concerned with when that is.
     pub(crate) fn make_idle(&mut self, only_working: bool) {
         let own = self.view.window.clone();
         for id in self.claimed.clone() {
@@ -203,7 +210,8 @@ impl Pool {
         }
         for id in (0..self.nodes.len() as u32).map(NodeId).filter(|_| !only_working) {
             self.change(id, |node| {
-                (node.up, node.drains, node.foreign) = (true, Drains::default(), Foreign::default());
+                (node.up, node.drains, node.foreign) =
+                    (true, Drains::default(), Foreign::default());
             });
         }
         for id in self.claimed.clone() {

@@ -31,7 +31,8 @@ impl Pool {
         self.log.push(Undo::Unparked(key));
     }
 
-    /// Gives a holding back on scratch, as if it had never been: unlike what is parked, it has no end any more.
+    /// Gives a holding back on scratch, as if it had never been: unlike what is parked, it has no
+    /// end any more.
     pub(crate) fn retract(&mut self, key: HoldKey) {
         let placement = Arc::clone(&self.holding(key).placement);
         self.give_all(key, &placement);
@@ -68,11 +69,12 @@ impl Pool {
         &self.booked_until
     }
 
-    /// True when some booking leaves the whole window alone, so that its devices may be used meanwhile.
+    /// True when some booking leaves the whole window alone, so that its devices may be used
+    /// meanwhile.
     pub(crate) fn has_bookings_outside(&self, window: Window) -> bool {
-        self.bookings
-            .last()
-            .is_some_and(|last| last.latest_start >= window.until || last.earliest_end <= window.from)
+        self.bookings.last().is_some_and(|last| {
+            last.latest_start >= window.until || last.earliest_end <= window.from
+        })
     }
 
     /// Keeps a future start clear of everything that is placed later in this pass.
@@ -140,7 +142,9 @@ impl Pool {
             node.refresh_booked();
             self.touch(task.node);
         }
-        for (order, at) in [(&mut self.booked_from, booking.start), (&mut self.booked_until, booking.end)] {
+        for (order, at) in
+            [(&mut self.booked_from, booking.start), (&mut self.booked_until, booking.end)]
+        {
             let place = order.partition_point(|one| *one < (at, reservation));
             order.insert(place, (at, reservation));
         }

@@ -1,5 +1,5 @@
-//! What windows set aside of nodes, and looking at the nodes through one of them: what its jobs may use is then free, and
-//! nothing else is. Looking elsewhere is scratch: whoever does it looks back.
+//! What windows set aside of nodes, and looking at the nodes through one of them: what its jobs may
+//! use is then free, and nothing else is. Looking elsewhere is scratch: whoever does it looks back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::state::window::{Claim, times};
 impl Pool {
     /// The window has these nodes, and no others.
     pub(crate) fn set_claims(&mut self, window: &WindowName, claims: Vec<(NodeId, Claim)>) {
-        let had = self
-            .claimed
-            .iter()
-            .filter(|id| self.nodes[id.0 as usize].claims.iter().any(|claim| claim.window.name == *window));
+        let had = self.claimed.iter().filter(|id| {
+            self.nodes[id.0 as usize].claims.iter().any(|claim| claim.window.name == *window)
+        });
         match claims.first() {
             Some((_, claim)) => self.windows.insert(window.clone(), Arc::clone(&claim.window)),
             None => self.windows.remove(window),
         };
-        let touched: BTreeSet<NodeId> = had.copied().chain(claims.iter().map(|(id, _)| *id)).collect();
+        let touched: BTreeSet<NodeId> =
+            had.copied().chain(claims.iter().map(|(id, _)| *id)).collect();
         for id in touched {
             let own = claims.iter().filter(|(node, _)| *node == id).map(|(_, claim)| claim.clone());
             self.change(id, |node| {
@@ -36,8 +36,8 @@ impl Pool {
         }
     }
 
-    /// Holdings that have ended by an instant, as far as their promises say, and those of some elements; in no meaningful
-    /// order.
+    /// Holdings that have ended by an instant, as far as their promises say, and those of some
+    /// elements; in no meaningful order.
     pub(crate) fn ended_by(&self, now: Time, by: Time, also: &BTreeSet<ElementId>) -> Vec<HoldKey> {
         let is_over = |one: &Holding| one.end.at(now) <= by || also.contains(&one.element);
         let all = self.holdings.iter().enumerate();
@@ -50,7 +50,8 @@ impl Pool {
         self.seen
     }
 
-    /// True when windows set something aside: what may be placed may have to end before one of them begins.
+    /// True when windows set something aside: what may be placed may have to end before one of them
+    /// begins.
     pub(crate) fn has_windows(&self) -> bool {
         !self.claimed.is_empty()
     }

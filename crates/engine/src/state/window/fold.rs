@@ -1,5 +1,5 @@
-//! Events about windows, and the turns of windows as time passes: nodes get and lose their walls, jobs fall asleep and
-//! wake.
+//! Events about windows, and the turns of windows as time passes: nodes get and lose their walls,
+//! jobs fall asleep and wake.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,7 +31,12 @@ impl State {
         self.put_window(now, Placed { window: Arc::new(window.clone()), places });
     }
 
-    pub(in crate::state) fn window_placed(&mut self, now: Time, name: &WindowName, places: &[WindowPlace]) {
+    pub(in crate::state) fn window_placed(
+        &mut self,
+        now: Time,
+        name: &WindowName,
+        places: &[WindowPlace],
+    ) {
         if let Some(known) = self.windows.get(name) {
             let placed = Placed { window: Arc::clone(&known.window), places: places.to_vec() };
             self.put_window(now, placed);

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_model::{
-    JobSpec, QueueSpec, Reason, Span, Time, Window, WindowName, WindowPlace, WindowTimes, WindowWhat,
+    JobSpec, QueueSpec, Reason, Span, Time, Window, WindowName, WindowPlace, WindowTimes,
+    WindowWhat,
 };
 
 use super::{Placed, admits, times};
@@ -37,7 +38,9 @@ impl State {
         }
         // 2. Can it have what it asks for?
         let all: Vec<Placed> = self.windows.iter().cloned().collect();
-        let WindowWhat::Nodes(nodes) = &window.what else { return self.judge_gpus(window, now, &all) };
+        let WindowWhat::Nodes(nodes) = &window.what else {
+            return self.judge_gpus(window, now, &all);
+        };
         if nodes.is_empty() {
             return Err(Refusal::BadWindow("it sets nothing aside"));
         }
@@ -68,7 +71,8 @@ impl State {
             return Err(Refusal::BadWindow("it sets nothing aside"));
         }
         let picked = window::pick(self, window, now, all);
-        let (found, in_way) = picked.map_or((0, BTreeSet::new()), |picked| (picked.found, picked.in_way));
+        let (found, in_way) =
+            picked.map_or((0, BTreeSet::new()), |picked| (picked.found, picked.in_way));
         match found >= *count {
             true => Ok(()),
             false => {
@@ -110,7 +114,9 @@ fn judge_times(times: &WindowTimes, now: Time) -> Result<(), &'static str> {
     let every = times.every.unwrap_or(Span(0));
     match () {
         () if times.length == Span(0) => Err("it is open for no time"),
-        () if times.start.0.max(times.length.0).max(every.0) > LATEST => Err("it lies too far ahead"),
+        () if times.start.0.max(times.length.0).max(every.0) > LATEST => {
+            Err("it lies too far ahead")
+        }
         () if times.every.is_some_and(|every| every < times.length) => {
             Err("it begins again before it has ended")
         }

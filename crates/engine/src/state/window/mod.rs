@@ -1,5 +1,6 @@
-//! Windows: nodes and devices that are set aside for some jobs over a stretch of time. What was asked for and where it is
-//! are durable; walls and the sleep of jobs follow from them. Where a window of GPUs goes is decided in `plan`.
+//! Windows: nodes and devices that are set aside for some jobs over a stretch of time. What was
+//! asked for and where it is are durable; walls and the sleep of jobs follow from them. Where a
+//! window of GPUs goes is decided in `plan`.
 
 mod fold;
 mod judge;
@@ -104,14 +105,22 @@ impl Windows {
 
     /// Works out when the next of them begins or ends after an instant.
     fn look_ahead(&mut self, now: Time) {
-        let edges = self.by_name.values().filter_map(|one| times::next_edge(&one.window.times, now));
+        let edges =
+            self.by_name.values().filter_map(|one| times::next_edge(&one.window.times, now));
         self.turns_at = edges.min().unwrap_or(Time::NEVER);
     }
 
-    /// From when on a job of a user in a queue may start in a window: now or before, when it is open; never, when it is
-    /// not there or not for it.
-    pub(crate) fn opens(&self, name: &WindowName, user: &UserName, queue: &QueueName, now: Time) -> Time {
-        let known = self.get(name).map(|one| &*one.window).filter(|window| admits(window, user, queue));
+    /// From when on a job of a user in a queue may start in a window: now or before, when it is
+    /// open; never, when it is not there or not for it.
+    pub(crate) fn opens(
+        &self,
+        name: &WindowName,
+        user: &UserName,
+        queue: &QueueName,
+        now: Time,
+    ) -> Time {
+        let known =
+            self.get(name).map(|one| &*one.window).filter(|window| admits(window, user, queue));
         let next = known.and_then(|window| times::at_or_after(&window.times, now));
         next.map_or(Time::NEVER, |(begin, _)| begin)
     }

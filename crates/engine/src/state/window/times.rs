@@ -52,11 +52,15 @@ pub(crate) fn longest_from(times: &WindowTimes, at: Time) -> Option<Span> {
 
 /// True when two windows are ever open at the same instant.
 pub(crate) fn collide(one: &WindowTimes, other: &WindowTimes) -> bool {
-    match (one.every.filter(|_| one.count != Some(1)), other.every.filter(|_| other.count != Some(1))) {
+    match (
+        one.every.filter(|_| one.count != Some(1)),
+        other.every.filter(|_| other.count != Some(1)),
+    ) {
         (None, _) => meets(other, one.start, ends(one, one.start)),
         (_, None) => meets(one, other.start, ends(other, other.start)),
         (Some(every), Some(other_every)) => {
-            // Their beginnings meet at every distance that is a multiple of this, and shifted by where they start.
+            // Their beginnings meet at every distance that is a multiple of this, and shifted by
+            // where they start.
             let step = gcd(every.0, other_every.0);
             let ahead = (other.start.0 % step + step - one.start.0 % step) % step;
             let in_step = ahead < one.length.0 || step - ahead < other.length.0;
@@ -92,8 +96,8 @@ mod tests {
     /// All occurrences up to an instant, the plain way.
     fn listed(times: &WindowTimes, until: u64) -> Vec<Occurrence> {
         let most = if times.every.is_none() { 1 } else { times.count.unwrap_or(u32::MAX) };
-        let begins =
-            (0..most).map(|nth| times.start.0 + u64::from(nth) * times.every.map_or(0, |every| every.0));
+        let begins = (0..most)
+            .map(|nth| times.start.0 + u64::from(nth) * times.every.map_or(0, |every| every.0));
         let begins = begins.take_while(|begin| *begin <= until);
         begins.map(|begin| (Time(begin), Time(begin + times.length.0))).collect()
     }
@@ -129,7 +133,9 @@ mod tests {
         }
         for (one, other) in rows.iter().flat_map(|one| rows.iter().map(move |other| (one, other))) {
             let (left, right) = (listed(one, 300), listed(other, 300));
-            let met = left.iter().any(|(from, to)| right.iter().any(|(begin, end)| begin < to && from < end));
+            let met = left
+                .iter()
+                .any(|(from, to)| right.iter().any(|(begin, end)| begin < to && from < end));
             assert_eq!(collide(one, other), met, "{one:?} and {other:?}");
         }
     }

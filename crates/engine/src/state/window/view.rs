@@ -36,8 +36,10 @@ impl State {
             node.map_or(0, |_| devices.map_or(0, DeviceSet::len))
         };
         let found = placed.places.iter().map(|place| there(&place.node, place.devices)).sum();
-        let named =
-            self.jobs.values().filter(|job| job.record.spec.constraint.window.as_ref() == Some(&window.name));
+        let named = self
+            .jobs
+            .values()
+            .filter(|job| job.record.spec.constraint.window.as_ref() == Some(&window.name));
         let (running, waiting) = named.fold((0, 0), |(running, waiting), job| {
             (running + job.record.active, waiting + job.record.waiting())
         });

@@ -1,5 +1,6 @@
-//! KAI with its default configuration: a session each second that divides the cluster between queues, quota first and the rest by
-//! weight, places gangs whole, moves jobs together where that lets one in, and takes back what queues have beyond their share.
+//! KAI with its default configuration: a session each second that divides the cluster between
+//! queues, quota first and the rest by weight, places gangs whole, moves jobs together where that
+//! lets one in, and takes back what queues have beyond their share.
 //!
 //! * `shares.rs`: queues, their fair shares and their order
 //! * `nodes.rs`: which node a pod gets
@@ -7,8 +8,9 @@
 //! * `scenario.rs`: which jobs go or move for another
 //! * `reclaim.rs`: what a queue may take from others
 //!
-//! Sources, for each constant beside it: kai-scheduler/KAI-Scheduler, release 0.17.0 (pkg/scheduler). What is not modelled stands in
-//! docs/models.md. It must not look at how long a job will run or is believed to: KAI does not.
+//! Sources, for each constant beside it: kai-scheduler/KAI-Scheduler, release 0.17.0
+//! (pkg/scheduler). What is not modelled stands in docs/models.md. It must not look at how long a
+//! job will run or is believed to: KAI does not.
 
 mod nodes;
 mod reclaim;
@@ -91,7 +93,8 @@ impl Kai {
         }
     }
 
-    /// A job holds so many pods and lacks so many: it stands in line while it lacks any, and its queues count both.
+    /// A job holds so many pods and lacks so many: it stands in line while it lacks any, and its
+    /// queues count both.
     fn stand(&mut self, number: JobNo, held: u32, lacking: u32) {
         let job = &mut self.jobs[number.at()];
         let (before_held, before_lacking) = (job.held_milli(), job.lacking_milli());
@@ -112,7 +115,8 @@ impl Kai {
         for at in self.queues.upwards(leaf).collect::<Vec<_>>() {
             let queue = &mut self.queues.all[at];
             queue.allocated = queue.allocated + now_held - before_held;
-            queue.requested = queue.requested + now_held + now_lacking - before_held - before_lacking;
+            queue.requested =
+                queue.requested + now_held + now_lacking - before_held - before_lacking;
         }
         self.is_changed = true;
     }
@@ -124,8 +128,8 @@ impl Kai {
         self.stand(job, 0, 0);
     }
 
-    /// Until when a job is safe from one that waits: what the queue says that is the victim's among the siblings of both, or
-    /// else one above it (plugins/minruntime, reclaimResolveMethod lca).
+    /// Until when a job is safe from one that waits: what the queue says that is the victim's among
+    /// the siblings of both, or else one above it (plugins/minruntime, reclaimResolveMethod lca).
     fn safe_until(&self, desk: &Desk, victim: JobNo, for_leaf: usize) -> Time {
         let leaf = self.jobs[victim.at()].leaf;
         let (_, at) = self.queues.level(for_leaf, leaf);
@@ -141,8 +145,10 @@ impl Kai {
             return;
         }
         let queues = &self.queues;
-        let running =
-            self.running.iter().flat_map(|(leaf, turns)| turns.iter().map(move |turn| (*leaf, turn.1)));
+        let running = self
+            .running
+            .iter()
+            .flat_map(|(leaf, turns)| turns.iter().map(move |turn| (*leaf, turn.1)));
         let ends = running.flat_map(|(leaf, job)| {
             let since = desk.runs_since(job).unwrap_or_else(|| desk.now());
             queues.upwards(leaf).map(move |at| queues.all[at].min_runtime.until(since))
@@ -177,7 +183,8 @@ impl Plane for Kai {
         self.stand(job, 0, 0);
     }
 
-    /// The others of a gang keep what they have for a while, in which the pods that are lost may find another place.
+    /// The others of a gang keep what they have for a while, in which the pods that are lost may
+    /// find another place.
     fn lost(&mut self, desk: &Desk, _node: NodeId, _device: Option<usize>, tasks: &[(JobNo, u32)]) {
         for (job, _) in tasks {
             let held = desk.placed(*job);
@@ -194,7 +201,8 @@ impl Plane for Kai {
         self.is_changed = true;
     }
 
-    /// A session in which nothing has changed decides nothing, unless somebody's time is up by then.
+    /// A session in which nothing has changed decides nothing, unless somebody's time is up by
+    /// then.
     fn next_wake(&mut self, now: Time) -> Option<Time> {
         let changed = self.is_changed.then_some(now + Span(1));
         let stale = self.stale.values().map(|since| *since + STALENESS_GRACE).min();

@@ -1,12 +1,13 @@
-//! Which node a pod gets: the fullest on which it fits (plugin `nodeplacement`, binpack for GPUs and CPUs). A share of a GPU goes
-//! beside other shares where it can (`gpusharingorder`), a pod without GPUs to a node without (`resourcetype`).
+//! Which node a pod gets: the fullest on which it fits (plugin `nodeplacement`, binpack for GPUs
+//! and CPUs). A share of a GPU goes beside other shares where it can (`gpusharingorder`), a pod
+//! without GPUs to a node without (`resourcetype`).
 
 use muster_model::job::Resources;
 
 use crate::fleet::PoolNode;
 
-/// What comes before how full a node is: each weighs more than all below it (plugins/scores, GpuSharing over ResourceType over
-/// MaxHighDensity).
+/// What comes before how full a node is: each weighs more than all below it (plugins/scores,
+/// GpuSharing over ResourceType over MaxHighDensity).
 const SHARES_A_GPU: u64 = 1 << 50;
 const OF_ITS_TYPE: u64 = 1 << 49;
 const EMPTIEST: u64 = 1 << 48;

@@ -1,6 +1,6 @@
-//! What a queue may take from others: it stays within its fair share, and takes from those who have more than theirs, or, within
-//! its quota, from those who have more than theirs; and it does not end up with more of its share than they have of theirs
-//! (plugins/proportion/reclaimable).
+//! What a queue may take from others: it stays within its fair share, and takes from those who have
+//! more than theirs, or, within its quota, from those who have more than theirs; and it does not
+//! end up with more of its share than they have of theirs (plugins/proportion/reclaimable).
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,8 @@ impl Kai {
         }
     }
 
-    /// Each of those who go may, and afterwards the shares are no more unequal the other way round (Reclaimable).
+    /// Each of those who go may, and afterwards the shares are no more unequal the other way round
+    /// (Reclaimable).
     pub(super) fn is_right_to_reclaim(&self, leaf: usize, milli: u64, gone: &[JobNo]) -> bool {
         let mut left: BTreeMap<usize, u64> = BTreeMap::new();
         for job in gone {
@@ -44,15 +45,15 @@ impl Kai {
         self.queues.upwards(leaf).all(|at| {
             let queue = &self.queues.all[at];
             let has = left.get(&at).copied().unwrap_or(queue.allocated) + milli;
-            let siblings = left
-                .iter()
-                .filter(|(other, _)| **other != at && self.queues.all[**other].parent == queue.parent);
+            let siblings = left.iter().filter(|(other, _)| {
+                **other != at && self.queues.all[**other].parent == queue.parent
+            });
             siblings.into_iter().all(|(other, others)| {
                 let fair = self.queues.all[*other].fair;
                 let is_over = has > queue.fair;
                 // has ÷ fair share of both, multiplied out; the multiplier of one is 1 unless set.
-                let is_fuller =
-                    u128::from(has) * u128::from(fair) >= u128::from(*others) * u128::from(queue.fair);
+                let is_fuller = u128::from(has) * u128::from(fair)
+                    >= u128::from(*others) * u128::from(queue.fair);
                 !(is_over && fair > 0 && is_fuller)
             })
         })

@@ -1,6 +1,6 @@
-//! Which jobs go or move for one that waits: one after the other is taken away on a copy of the cluster, until the one that waits
-//! fits. Those that it would fit without are put back; the others look for another place. Nothing happens before all of that
-//! has been found to work.
+//! Which jobs go or move for one that waits: one after the other is taken away on a copy of the
+//! cluster, until the one that waits fits. Those that it would fit without are put back; the others
+//! look for another place. Nothing happens before all of that has been found to work.
 
 use muster_model::{DeviceSet, NodeId};
 
@@ -34,7 +34,8 @@ pub(super) struct Scenario {
     gone: Vec<JobNo>,
 }
 
-/// Jobs in the order in which they are taken away; the same for all who ask for it in one action, until something happens.
+/// Jobs in the order in which they are taken away; the same for all who ask for it in one action,
+/// until something happens.
 #[derive(Debug, Default)]
 pub(super) struct Bystanders(Option<Vec<JobNo>>);
 
@@ -57,7 +58,8 @@ impl Kai {
             return None;
         }
         let order = bystanders.0.get_or_insert_with(|| self.in_victim_order(desk));
-        let victims = order.iter().copied().filter(|victim| self.is_victim(desk, job, *victim, aim));
+        let victims =
+            order.iter().copied().filter(|victim| self.is_victim(desk, job, *victim, aim));
         let most = if aim == Aim::Consolidate { MOST_MOVED } else { usize::MAX };
         self.search(desk, job, aim, victims.take(most))
     }
@@ -73,7 +75,9 @@ impl Kai {
         let mut scratch = desk.pool().clone();
         let mut taken: Vec<JobNo> = Vec::new();
         for victim in victims {
-            each_place(desk, victim, |node, devices| scratch.give(node, &desk.job(victim).task, devices));
+            each_place(desk, victim, |node, devices| {
+                scratch.give(node, &desk.job(victim).task, devices)
+            });
             taken.push(victim);
             if scratch.has_room(pod, pods)
                 && let Some(scenario) = self.settle(desk, job, aim, &taken, scratch.clone())
@@ -84,8 +88,16 @@ impl Kai {
         None
     }
 
-    /// Puts back who need not go, places the job, and then those who were in its way, as far as they fit.
-    fn settle(&self, desk: &Desk, job: JobNo, aim: Aim, taken: &[JobNo], mut pool: Pool) -> Option<Scenario> {
+    /// Puts back who need not go, places the job, and then those who were in its way, as far as
+    /// they fit.
+    fn settle(
+        &self,
+        desk: &Desk,
+        job: JobNo,
+        aim: Aim,
+        taken: &[JobNo],
+        mut pool: Pool,
+    ) -> Option<Scenario> {
         let (pods, pod) = self.shapes.get(self.jobs[job.at()].shape);
         let mut needed = Vec::new();
         for victim in taken {
@@ -107,7 +119,8 @@ impl Kai {
                 None => gone.push(victim),
             }
         }
-        // The order in which they were taken away is that in which a queue is asked whether it may lose them.
+        // The order in which they were taken away is that in which a queue is asked whether it may
+        // lose them.
         gone.reverse();
         let leaf = self.jobs[job.at()].leaf;
         let milli = self.jobs[job.at()].lacking_milli();
@@ -115,7 +128,11 @@ impl Kai {
             Aim::Reclaim => self.is_right_to_reclaim(leaf, milli, &gone),
             Aim::Consolidate | Aim::Preempt => true,
         };
-        (is_right && self.is_within_limits(leaf, milli, &gone)).then_some(Scenario { places, moved, gone })
+        (is_right && self.is_within_limits(leaf, milli, &gone)).then_some(Scenario {
+            places,
+            moved,
+            gone,
+        })
     }
 
     /// Places pods of a job on the copy.
@@ -176,9 +193,10 @@ impl Kai {
         }
     }
 
-    /// Jobs that run, in the order in which they are taken away: the reverse of the order in which jobs are placed, with what was
-    /// taken from a queue no longer counted (actions/utils, JobsOrderByQueues with VictimQueue). What was placed in this session is not
-    /// among them: its pods are not bound before the session is over.
+    /// Jobs that run, in the order in which they are taken away: the reverse of the order in which
+    /// jobs are placed, with what was taken from a queue no longer counted (actions/utils,
+    /// JobsOrderByQueues with VictimQueue). What was placed in this session is not among them: its
+    /// pods are not bound before the session is over.
     fn in_victim_order(&self, desk: &Desk) -> Vec<JobNo> {
         let mut left: Vec<u64> = self.queues.all.iter().map(|queue| queue.allocated).collect();
         let mut running: Vec<Vec<Turn>> = vec![Vec::new(); self.queues.all.len()];

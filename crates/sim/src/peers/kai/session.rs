@@ -1,4 +1,5 @@
-//! One session: fair shares, then actions allocate, consolidation, reclaim, preempt and stalegangeviction, in this order.
+//! One session: fair shares, then actions allocate, consolidation, reclaim, preempt and
+//! stalegangeviction, in this order.
 
 use std::collections::BTreeSet;
 
@@ -43,8 +44,8 @@ impl Kai {
         Ok(())
     }
 
-    /// Whoever is next: of the queues that stand first, level by level, the first job. What has been tried with a job of the same
-    /// shape is passed over at once.
+    /// Whoever is next: of the queues that stand first, level by level, the first job. What has
+    /// been tried with a job of the same shape is passed over at once.
     fn next(&self, among: &[usize], tried: &Tried) -> Option<Next> {
         let mut best: Option<(Order, Next)> = None;
         for at in among {
@@ -52,8 +53,9 @@ impl Kai {
             let next = match queue.children.is_empty() {
                 false => self.next(&queue.children, tried),
                 true => {
-                    let may =
-                        |shape| !tried.of_all.contains(&shape) && !tried.of_queue.contains(&(*at, shape));
+                    let may = |shape| {
+                        !tried.of_all.contains(&shape) && !tried.of_queue.contains(&(*at, shape))
+                    };
                     queue.line.first(may).map(|(shape, turn)| {
                         let milli = self.jobs[turn.1.at()].lacking_milli();
                         Next { shape, turn, milli }
@@ -80,10 +82,12 @@ impl Kai {
         })
     }
 
-    /// Places gangs, each whole or not at all; who does not fit keeps nobody waiting (actions/allocate).
+    /// Places gangs, each whole or not at all; who does not fit keeps nobody waiting
+    /// (actions/allocate).
     fn allocate(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
         let mut tried = Tried::default();
-        while let Some(Next { shape, turn: (_, job), milli }) = self.next(&self.queues.tops, &tried) {
+        while let Some(Next { shape, turn: (_, job), milli }) = self.next(&self.queues.tops, &tried)
+        {
             let leaf = self.jobs[job.at()].leaf;
             if !self.is_within_limits(leaf, milli, &[]) {
                 tried.of_queue.insert((leaf, shape));
@@ -108,8 +112,9 @@ impl Kai {
         self.stand(job, desk.job(job).tasks, 0);
     }
 
-    /// Lets jobs go or move for those who wait (actions/consolidation, reclaim and preempt). Who is no easier to help than one for
-    /// whom nothing was found is not tried (actions/common, MinimalJobRepresentatives).
+    /// Lets jobs go or move for those who wait (actions/consolidation, reclaim and preempt). Who is
+    /// no easier to help than one for whom nothing was found is not tried (actions/common,
+    /// MinimalJobRepresentatives).
     fn make_room(&mut self, desk: &mut Desk, aim: Aim) -> Result<(), PlaneError> {
         let mut tried = Tried::default();
         let mut bystanders = Bystanders::default();
@@ -149,7 +154,8 @@ impl Kai {
         }
     }
 
-    /// Gangs that lost pods and did not find others in time give up the rest (actions/stalegangeviction).
+    /// Gangs that lost pods and did not find others in time give up the rest
+    /// (actions/stalegangeviction).
     fn give_up_stale(&mut self, desk: &mut Desk) {
         let now = desk.now();
         let over = self.stale.iter().filter(|(_, since)| **since + STALENESS_GRACE <= now);

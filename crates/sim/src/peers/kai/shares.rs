@@ -1,5 +1,5 @@
-//! Queues as plugin `proportion` sees them: deserved quota, limit and over-quota weight from the site's tree, the division of the
-//! cluster between them from top to bottom, and their order.
+//! Queues as plugin `proportion` sees them: deserved quota, limit and over-quota weight from the
+//! site's tree, the division of the cluster between them from top to bottom, and their order.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,11 @@ use muster_model::{QueueName, QueueSpec};
 use crate::fleet::Site;
 use crate::peers::line::Line;
 
-/// What fair shares are rounded down to: whole GPUs (resource_division.go, getResourceToGiveInCurrentRound).
+/// What fair shares are rounded down to: whole GPUs (resource_division.go,
+/// getResourceToGiveInCurrentRound).
 const WHOLE_MILLI: u64 = 1000;
-/// What a queue without any share counts as having too much (queue_resource_share.go, noFairShareDrfMultiplier).
+/// What a queue without any share counts as having too much (queue_resource_share.go,
+/// noFairShareDrfMultiplier).
 const NO_SHARE_FACTOR: u128 = 1000;
 
 /// A queue, in thousandths of GPUs, or of CPUs where no node has a GPU.
@@ -24,7 +26,8 @@ pub(super) struct Queue {
     pub(super) deserved: u64,
     /// `None`: none.
     pub(super) limit: Option<u64>,
-    /// How long its jobs are safe (preemptMinRuntime and reclaimMinRuntime, which are 0 unless set).
+    /// How long its jobs are safe (preemptMinRuntime and reclaimMinRuntime, which are 0 unless
+    /// set).
     pub(super) min_runtime: Protection,
     /// Jobs of a leaf that wait.
     pub(super) line: Line,
@@ -60,9 +63,10 @@ impl Queue {
     }
 }
 
-/// By what queues are put in order (queue_order.go, GetQueueOrderResult). First whoever stays within its quota with the job; then
-/// who has a share at all; then who would have the smaller part of its share with the job, and without it; then who has the
-/// smaller share; then who was there first. (That some have more than their share in CPUs, memory and GPUs all at once does not
+/// By what queues are put in order (queue_order.go, GetQueueOrderResult). First whoever stays
+/// within its quota with the job; then who has a share at all; then who would have the smaller part
+/// of its share with the job, and without it; then who has the smaller share; then who was there
+/// first. (That some have more than their share in CPUs, memory and GPUs all at once does not
 /// happen without quota for CPUs.)
 pub(super) type Order = (bool, bool, u128, u128, u64, usize);
 
@@ -87,8 +91,10 @@ impl Queues {
         for spec in specs {
             let at = self.all.len();
             let above = parent.map(|parent| &self.all[parent]);
-            let path =
-                above.map_or_else(|| spec.name.to_string(), |above| format!("{}/{}", above.name, spec.name));
+            let path = above.map_or_else(
+                || spec.name.to_string(),
+                |above| format!("{}/{}", above.name, spec.name),
+            );
             let inherited = above.map_or(Protection::None, |above| above.min_runtime);
             self.all.push(queue(site, spec, parent, &path, inherited));
             found.push(at);
@@ -97,7 +103,8 @@ impl Queues {
                 self.leaves.insert(path.as_str().into(), at);
             } else if spec.quota.is_empty() {
                 // A parent needs what its children are promised, or they would not get it.
-                self.all[at].deserved = children.iter().map(|child| self.all[*child].deserved).sum();
+                self.all[at].deserved =
+                    children.iter().map(|child| self.all[*child].deserved).sum();
             }
             self.all[at].children = children;
         }
@@ -109,7 +116,8 @@ impl Queues {
         std::iter::successors(Some(from), |at| self.all[*at].parent)
     }
 
-    /// The two queues on the paths to two leaves that first differ (reclaimable.go, getLeveledQueues).
+    /// The two queues on the paths to two leaves that first differ (reclaimable.go,
+    /// getLeveledQueues).
     pub(super) fn level(&self, one: usize, other: usize) -> (usize, usize) {
         let path = |leaf| {
             let mut path: Vec<usize> = self.upwards(leaf).collect();
@@ -151,9 +159,16 @@ impl Queues {
         }
     }
 
-    /// One round by weight; true when somebody took less than its part, so that there is more for the others.
-    fn pour(&mut self, among: &[usize], remaining: &mut u64, rests: &mut BTreeMap<usize, u64>) -> bool {
-        let open: Vec<usize> = among.iter().copied().filter(|at| !self.all[*at].is_satisfied()).collect();
+    /// One round by weight; true when somebody took less than its part, so that there is more for
+    /// the others.
+    fn pour(
+        &mut self,
+        among: &[usize],
+        remaining: &mut u64,
+        rests: &mut BTreeMap<usize, u64>,
+    ) -> bool {
+        let open: Vec<usize> =
+            among.iter().copied().filter(|at| !self.all[*at].is_satisfied()).collect();
         let weights: u64 = open.iter().map(|at| self.all[*at].weight).sum();
         let poured = *remaining;
         let mut again = false;
@@ -177,7 +192,8 @@ impl Queues {
         again
     }
 
-    /// Where a queue stands among its siblings when `held` is what it holds and a job would come to it.
+    /// Where a queue stands among its siblings when `held` is what it holds and a job would come to
+    /// it.
     pub(super) fn order(&self, at: usize, held: u64, job: u64) -> Order {
         let queue = &self.all[at];
         let with = held + job;
@@ -187,9 +203,16 @@ impl Queues {
     }
 }
 
-fn queue(site: &Site, spec: &QueueSpec, parent: Option<usize>, path: &str, inherited: Protection) -> Queue {
+fn queue(
+    site: &Site,
+    spec: &QueueSpec,
+    parent: Option<usize>,
+    path: &str,
+    inherited: Protection,
+) -> Queue {
     let models = || site.nodes.iter().flat_map(|node| &node.devices).map(|device| &device.model);
-    let is_of_all = models().next().is_some() && models().all(|model| spec.quota.contains_key(model));
+    let is_of_all =
+        models().next().is_some() && models().all(|model| spec.quota.contains_key(model));
     let limit = |borrow: u64| spec.quota.values().map(|quota| (quota + borrow) * 1000).sum();
     Queue {
         name: path.into(),

@@ -1,9 +1,11 @@
-//! How many pods a second a scheduler may bind: its client has a budget, and the budget is the limit that real clusters meet
-//! (measured on a real control plane at stock settings: 50 pods/s, exactly the budget).
+//! How many pods a second a scheduler may bind: its client has a budget, and the budget is the
+//! limit that real clusters meet (measured on a real control plane at stock settings: 50 pods/s,
+//! exactly the budget).
 
 use muster_model::{Span, Time};
 
-/// Requests a second, and at once after a pause (kube-scheduler's `clientConnection.qps` and `.burst` as they are unless set).
+/// Requests a second, and at once after a pause (kube-scheduler's `clientConnection.qps` and
+/// `.burst` as they are unless set).
 const PER_SECOND: i64 = 50;
 const BURST: i64 = 100;
 
@@ -34,7 +36,8 @@ impl Client {
         self.has_budget()
     }
 
-    /// Takes one, and where there is none, one of those to come: a gang that has begun to be bound is bound.
+    /// Takes one, and where there is none, one of those to come: a gang that has begun to be bound
+    /// is bound.
     pub(super) fn take_ahead(&mut self, now: Time) {
         self.fill(now);
         self.milli -= 1000;
@@ -47,7 +50,8 @@ impl Client {
 
     /// When there is one, at the latest.
     pub(super) fn ready(&self) -> Time {
-        self.at + Span((1000 - self.milli).max(0).cast_unsigned().div_ceil(PER_SECOND.cast_unsigned()))
+        self.at
+            + Span((1000 - self.milli).max(0).cast_unsigned().div_ceil(PER_SECOND.cast_unsigned()))
     }
 
     fn fill(&mut self, now: Time) {

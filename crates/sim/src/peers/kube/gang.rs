@@ -1,8 +1,10 @@
-//! Kubernetes with its own gangs: the pods of a group are held until all are there, and placed in one cycle, all of them or
-//! none. A group that finds no room backs off, and whoever comes after it may pass: nothing is set aside for it.
+//! Kubernetes with its own gangs: the pods of a group are held until all are there, and placed in
+//! one cycle, all of them or none. A group that finds no room backs off, and whoever comes after it
+//! may pass: nothing is set aside for it.
 //!
-//! Source: pkg/scheduler/framework/plugins/gangscheduling and schedule_one_podgroup.go, release 1.36, gates GenericWorkload and
-//! GangScheduling. Pods that a group has lost are placed as a group again.
+//! Source: pkg/scheduler/framework/plugins/gangscheduling and schedule_one_podgroup.go, release
+//! 1.36, gates GenericWorkload and GangScheduling. Pods that a group has lost are placed as a group
+//! again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,7 +60,8 @@ impl KubeGang {
         self.waiting.values_mut().for_each(|group| group.to_try = true);
     }
 
-    /// Places what is left of a group; there is room. False when the client has no budget left for now.
+    /// Places what is left of a group; there is room. False when the client has no budget left for
+    /// now.
     fn place(&mut self, desk: &mut Desk, job: JobNo) -> Result<bool, PlaneError> {
         let task = Arc::clone(&desk.job(job).task);
         for rank in 0..desk.job(job).tasks {
@@ -102,8 +105,12 @@ impl Plane for KubeGang {
     }
 
     fn next_wake(&mut self, _now: Time) -> Option<Time> {
-        let next =
-            self.waiting.values().filter(|group| group.to_try).map(|group| group.backoff.until()).min()?;
+        let next = self
+            .waiting
+            .values()
+            .filter(|group| group.to_try)
+            .map(|group| group.backoff.until())
+            .min()?;
         Some(if self.is_slowed { next.max(self.client.ready()) } else { next })
     }
 
@@ -113,12 +120,14 @@ impl Plane for KubeGang {
         if self.is_slowed {
             return Ok(());
         }
-        // Of what found no room in this pass, the fewest tasks that did not: as many need not be counted again.
+        // Of what found no room in this pass, the fewest tasks that did not: as many need not be
+        // counted again.
         let mut no_room: BTreeMap<Arc<Resources>, u32> = BTreeMap::new();
         let turns: Vec<(i64, u64)> =
             self.waiting.iter().filter(|(_, group)| group.to_try).map(|(turn, _)| *turn).collect();
         for turn in turns {
-            let group = self.waiting.get_mut(&turn).expect("the pass removes none but the one it is at");
+            let group =
+                self.waiting.get_mut(&turn).expect("the pass removes none but the one it is at");
             let job = group.job;
             if group.backoff.until() > now {
                 continue;
@@ -126,7 +135,10 @@ impl Plane for KubeGang {
             let (task, left) = (&desk.job(job).task, desk.job(job).tasks - desk.placed(job));
             let is_known = no_room.get(task).is_some_and(|tasks| *tasks <= left);
             if is_known || !desk.pool().has_room(task, left) {
-                no_room.entry(Arc::clone(task)).and_modify(|tasks| *tasks = left.min(*tasks)).or_insert(left);
+                no_room
+                    .entry(Arc::clone(task))
+                    .and_modify(|tasks| *tasks = left.min(*tasks))
+                    .or_insert(left);
                 group.to_try = false;
                 group.backoff.longer(now);
                 continue;

@@ -1,4 +1,5 @@
-//! Which node a pod gets: of those that have room the one with the highest score, and of equals any.
+//! Which node a pod gets: of those that have room the one with the highest score, and of equals
+//! any.
 
 use muster_model::NodeId;
 use muster_model::job::Resources;
@@ -6,13 +7,14 @@ use muster_model::job::Resources;
 use crate::dice::Dice;
 use crate::fleet::{Pool, PoolNode};
 
-/// CPUs and memory that a container without requests counts for in scores (pkg/scheduler/util/pod_resources.go,
-/// DefaultMilliCPURequest and DefaultMemoryRequest).
+/// CPUs and memory that a container without requests counts for in scores
+/// (pkg/scheduler/util/pod_resources.go, DefaultMilliCPURequest and DefaultMemoryRequest).
 const DEFAULT_CPU_MILLI: u64 = 100;
 const DEFAULT_MEMORY_BYTES: u64 = 200 << 20;
 /// Below so many nodes all are looked at (pkg/scheduler/schedule_one.go, minFeasibleNodesToFind).
 const LOOK_AT_LEAST: usize = 100;
-/// Of more, this share less one percent per 125 nodes, at least 5 % (same file, numFeasibleNodesToFind).
+/// Of more, this share less one percent per 125 nodes, at least 5 % (same file,
+/// numFeasibleNodesToFind).
 const LOOK_AT_PERCENT: usize = 50;
 const NODES_PER_PERCENT: usize = 125;
 const LEAST_PERCENT: usize = 5;
@@ -29,7 +31,8 @@ impl Nodes {
         Self { next: 0, dice: Dice::new(seed) }
     }
 
-    /// A node for a pod; `None` where it has room on none. `on` takes what other pods of the same attempt would hold.
+    /// A node for a pod; `None` where it has room on none. `on` takes what other pods of the same
+    /// attempt would hold.
     pub(super) fn choose(&mut self, pool: &Pool, pod: &Resources) -> Option<NodeId> {
         let count = pool.nodes().len();
         let enough = enough(count);
@@ -71,15 +74,20 @@ fn enough(count: usize) -> usize {
     (count * percent / 100).max(LOOK_AT_LEAST)
 }
 
-/// Of CPUs and memory: how much would be left, and how alike the two would be used (plugins/noderesources,
-/// LeastAllocated and BalancedAllocation, weight 1 each, 0 to 100). GPUs have no weight unless somebody gives them one.
+/// Of CPUs and memory: how much would be left, and how alike the two would be used
+/// (plugins/noderesources, LeastAllocated and BalancedAllocation, weight 1 each, 0 to 100). GPUs
+/// have no weight unless somebody gives them one.
 fn score(node: &PoolNode, pod: &Resources) -> u64 {
     let of = |there: u64, free: u64, asked: u64, default: u64| {
         let asked = if asked == 0 { default } else { asked };
         (there, (there - free + asked).min(there))
     };
-    let cpus =
-        of(u64::from(node.spec.cpus.0), u64::from(node.cpus), u64::from(pod.cpus.0), DEFAULT_CPU_MILLI);
+    let cpus = of(
+        u64::from(node.spec.cpus.0),
+        u64::from(node.cpus),
+        u64::from(pod.cpus.0),
+        DEFAULT_CPU_MILLI,
+    );
     let memory = of(node.spec.memory.0, node.memory_bytes, pod.memory.0, DEFAULT_MEMORY_BYTES);
     let parts = [cpus, memory].into_iter().filter(|(there, _)| *there > 0);
     let count = parts.clone().count() as u64;
@@ -89,7 +97,8 @@ fn score(node: &PoolNode, pod: &Resources) -> u64 {
     let left: u64 = parts.clone().map(|(there, used)| share(there - used, there)).sum();
     let used: Vec<u64> = parts.map(|(there, used)| share(used, there)).collect();
     // With two fractions the standard deviation is half their difference.
-    let uneven = used.iter().max().zip(used.iter().min()).map_or(0, |(most, least)| (most - least) / 2);
+    let uneven =
+        used.iter().max().zip(used.iter().min()).map_or(0, |(most, least)| (most - least) / 2);
     left / count + (100 - uneven)
 }
 

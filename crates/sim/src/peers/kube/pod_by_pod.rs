@@ -1,6 +1,6 @@
-//! Kubernetes by itself: a controller creates the pods of a job, the scheduler takes them one by one, and a pod that has a node
-//! keeps it, whether or not the others of its job have theirs. So gangs hold GPUs that they cannot use, and two of them can wait
-//! for each other for ever.
+//! Kubernetes by itself: a controller creates the pods of a job, the scheduler takes them one by
+//! one, and a pod that has a node keeps it, whether or not the others of its job have theirs. So
+//! gangs hold GPUs that they cannot use, and two of them can wait for each other for ever.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use crate::fleet::{Desk, JobNo, Plane, PlaneError, Site};
 /// In which order pods of jobs that arrive at one instant are created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Creation {
-    /// As the Job controller does: in batches of 1, 2, 4, 8 and so on (pkg/controller/job, SlowStartInitialBatchSize), jobs in
-    /// turns.
+    /// As the Job controller does: in batches of 1, 2, 4, 8 and so on (pkg/controller/job,
+    /// SlowStartInitialBatchSize), jobs in turns.
     Batches,
     /// Each pod by itself, as somebody does who creates raw pods: so many jobs, in this order.
     Given(Vec<JobNo>),

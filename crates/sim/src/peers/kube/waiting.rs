@@ -1,5 +1,5 @@
-//! Pods that wait, in their order: higher priority first, then who was created first. A pod that found no room backs off, and
-//! is tried again once something has changed.
+//! Pods that wait, in their order: higher priority first, then who was created first. A pod that
+//! found no room backs off, and is tried again once something has changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use muster_model::{Span, Time};
 
 use crate::fleet::JobNo;
 
-/// First and longest pause after a try (pkg/scheduler/backend/queue, DefaultPodInitialBackoffDuration and
-/// DefaultPodMaxBackoffDuration). It doubles with each.
+/// First and longest pause after a try (pkg/scheduler/backend/queue,
+/// DefaultPodInitialBackoffDuration and DefaultPodMaxBackoffDuration). It doubles with each.
 const FIRST_BACKOFF: Span = Span::from_secs(1);
 const LONGEST_BACKOFF: Span = Span::from_secs(10);
 
@@ -70,7 +70,8 @@ impl Waiting {
         self.to_try.extend(self.pods.keys());
     }
 
-    /// The first after `last` that may be tried now, and is not of a shape that has just found no room.
+    /// The first after `last` that may be tried now, and is not of a shape that has just found no
+    /// room.
     pub(super) fn next(
         &mut self,
         now: Time,
@@ -104,7 +105,8 @@ impl Waiting {
         let shape = Arc::clone(&self.pods[&turn].shape);
         let pods = &mut self.pods;
         self.to_try.retain(|turn| {
-            let Some(pod) = pods.get_mut(turn).filter(|pod| pod.backoff.until() <= now && pod.shape == shape)
+            let Some(pod) =
+                pods.get_mut(turn).filter(|pod| pod.backoff.until() <= now && pod.shape == shape)
             else {
                 return true;
             };

@@ -1,12 +1,14 @@
-//! Kueue: a job is admitted when the quota of its queue, and what its cohort lends, suffices; only then are its pods created, and
-//! stock Kubernetes places them one by one. Quota knows no nodes: what was admitted may find no room, and hold what it has.
+//! Kueue: a job is admitted when the quota of its queue, and what its cohort lends, suffices; only
+//! then are its pods created, and stock Kubernetes places them one by one. Quota knows no nodes:
+//! what was admitted may find no room, and hold what it has.
 //!
 //! * `quota.rs`: what may be used; `queues.rs`: who waits; `preempt.rs`: who is evicted
 //! * `topology.rs`: places for a gang at once, where topology-aware scheduling is on
 //!
-//! Source: pkg/scheduler/scheduler.go and the pages on cluster queues, cohorts, preemption and waitForPodsReady, Kueue 0.15. Not
-//! modelled: fair sharing, admission checks, partial admission, several resources in one quota (only GPUs are counted, or CPUs
-//! where there are none), and the time that the controller takes, unless it is told.
+//! Source: pkg/scheduler/scheduler.go and the pages on cluster queues, cohorts, preemption and
+//! waitForPodsReady, Kueue 0.15. Not modelled: fair sharing, admission checks, partial admission,
+//! several resources in one quota (only GPUs are counted, or CPUs where there are none), and the
+//! time that the controller takes, unless it is told.
 
 mod preempt;
 mod queues;
@@ -27,19 +29,20 @@ use preempt::Admitted;
 use queues::{Pending, Turn};
 use quota::{Demand, Flavor, Quotas};
 
-/// Pods of an admitted workload must be ready within this time (apis/config, DefaultPodsReadyTimeout).
+/// Pods of an admitted workload must be ready within this time (apis/config,
+/// DefaultPodsReadyTimeout).
 const PODS_READY_TIMEOUT: Span = Span::from_secs(300);
-/// A workload that was not ready in time waits so long, twice as long each time, at most an hour (apis/config,
-/// requeuingStrategy.backoffBaseSeconds and .backoffMaxSeconds).
+/// A workload that was not ready in time waits so long, twice as long each time, at most an hour
+/// (apis/config, requeuingStrategy.backoffBaseSeconds and .backoffMaxSeconds).
 const REQUEUE_BACKOFF: Span = Span::from_secs(60);
 const LONGEST_REQUEUE_BACKOFF: Span = Span::from_secs(3600);
 
-/// Until a workload that is evicted waits again: its job is suspended and its pods go. An assumption; pods have up to their
-/// grace of 30 s, and most need less.
+/// Until a workload that is evicted waits again: its job is suspended and its pods go. An
+/// assumption; pods have up to their grace of 30 s, and most need less.
 const EVICTION: Span = Span::from_secs(1);
 
-/// From when all pods of a workload have their nodes until they are reported ready, where that is waited for. An assumption:
-/// with the image on the node a container starts in about this time.
+/// From when all pods of a workload have their nodes until they are reported ready, where that is
+/// waited for. An assumption: with the image on the node a container starts in about this time.
 const POD_START: Span = Span::from_secs(1);
 
 /// How pods of an admitted workload get their nodes.
@@ -47,10 +50,11 @@ const POD_START: Span = Span::from_secs(1);
 pub enum Binding {
     /// Stock Kubernetes binds them, and nobody looks whether all of them can be.
     Stock,
-    /// The same, and a workload whose pods are not all ready in time is evicted; until they are, nobody else is admitted
-    /// (waitForPodsReady with blockAdmission).
+    /// The same, and a workload whose pods are not all ready in time is evicted; until they are,
+    /// nobody else is admitted (waitForPodsReady with blockAdmission).
     WaitsForPodsReady,
-    /// Topology-aware scheduling: a workload is admitted when there are places for all of its pods, and gets these.
+    /// Topology-aware scheduling: a workload is admitted when there are places for all of its pods,
+    /// and gets these.
     Topology,
 }
 
@@ -70,16 +74,19 @@ pub struct Kueue {
     /// The controller takes so long for each admission.
     per_admission: Span,
     busy_until: Time,
-    /// Places of workloads that were admitted at this instant, with topology-aware scheduling. Cycles follow each other within
-    /// milliseconds; pods are bound once no cycle changes anything any more, so who is evicted before that never ran.
+    /// Places of workloads that were admitted at this instant, with topology-aware scheduling.
+    /// Cycles follow each other within milliseconds; pods are bound once no cycle changes anything
+    /// any more, so who is evicted before that never ran.
     planned: BTreeMap<JobNo, Vec<(NodeId, DeviceSet)>>,
     /// What is free beside these; `None` as long as there are none.
     beside_planned: Option<Pool>,
-    /// Pods of the workload that was admitted last are ready from then on, where that is waited for.
+    /// Pods of the workload that was admitted last are ready from then on, where that is waited
+    /// for.
     ready_at: Time,
 }
 
-/// What is alike for all jobs that are: queue, priority, what each task holds, and how many there are.
+/// What is alike for all jobs that are: queue, priority, what each task holds, and how many there
+/// are.
 type Class = (usize, i32, Arc<Resources>, u32);
 
 /// What a head of a queue came to in a cycle.
@@ -87,7 +94,8 @@ enum Mode {
     Fits(Flavor),
     /// On a flavor, once these have gone.
     Preempts(Flavor, Vec<Admitted>),
-    /// It is within its queue's own quota, which others use and cannot be made to give back: in this cycle nobody gets more of it.
+    /// It is within its queue's own quota, which others use and cannot be made to give back: in
+    /// this cycle nobody gets more of it.
     Reserves(Flavor),
     NoFit,
 }
@@ -114,7 +122,8 @@ impl Kueue {
         }
     }
 
-    /// With a controller that takes so long for each admission. Calibrated where it is used, never here.
+    /// With a controller that takes so long for each admission. Calibrated where it is used, never
+    /// here.
     #[must_use]
     pub fn taking(self, per_admission: Span) -> Self {
         Self { per_admission, ..self }
@@ -128,7 +137,8 @@ impl Kueue {
         self.pending.get_mut(&queue).expect("every job waits in a leaf of the tree")
     }
 
-    /// One cycle: the head of every queue. True when something came of it: somebody was admitted, evicted or set aside.
+    /// One cycle: the head of every queue. True when something came of it: somebody was admitted,
+    /// evicted or set aside.
     fn cycle(&mut self, desk: &mut Desk, known: &mut BTreeSet<Class>) -> Result<bool, PlaneError> {
         // 1. The heads, and what each would need.
         let heads: Vec<(usize, Turn)> =
@@ -139,25 +149,30 @@ impl Kueue {
             let job = desk.job(turn.2);
             let demand = self.quotas.demand(job);
             let class = (queue, job.priority, Arc::clone(&job.task), job.tasks);
-            let mode =
-                if known.contains(&class) { Mode::NoFit } else { self.mode(desk, queue, turn.2, &demand) };
+            let mode = if known.contains(&class) {
+                Mode::NoFit
+            } else {
+                self.mode(desk, queue, turn.2, &demand)
+            };
             if matches!(mode, Mode::NoFit) {
                 known.insert(class);
                 self.queue(queue).set_aside(turn);
                 goes_on = true;
                 continue;
             }
-            let borrows =
-                matches!(mode, Mode::Fits(flavor) if self.quotas.would_borrow(queue, flavor, demand.amount));
+            let borrows = matches!(mode, Mode::Fits(flavor) if self.quotas.would_borrow(queue, flavor, demand.amount));
             entries.push((borrows, turn, queue, demand, mode));
         }
-        // 2. Who does not borrow goes first, then by priority and time. What one takes the next no longer has.
+        // 2. Who does not borrow goes first, then by priority and time. What one takes the next no
+        //    longer has.
         entries.sort_by_key(|(borrows, turn, ..)| (*borrows, *turn));
         let mut evicted = BTreeSet::new();
         let mut reserved = Vec::new();
         for (_, turn, queue, demand, mode) in entries {
             match mode {
-                Mode::Fits(flavor) => goes_on |= self.admit(desk, queue, turn, flavor, demand.amount)?,
+                Mode::Fits(flavor) => {
+                    goes_on |= self.admit(desk, queue, turn, flavor, demand.amount)?
+                }
                 Mode::Preempts(flavor, victims)
                     if victims.iter().all(|one| !evicted.contains(&one.job))
                         && self.quotas.would_fit(queue, flavor, demand.amount, &victims) =>
@@ -190,21 +205,33 @@ impl Kueue {
         if demand.amount == 0 && self.has_places(desk, job) {
             return Mode::Fits(0);
         }
-        let fits =
-            demand.flavors.iter().find(|flavor| self.quotas.available(queue, **flavor) >= demand.amount);
+        let fits = demand
+            .flavors
+            .iter()
+            .find(|flavor| self.quotas.available(queue, **flavor) >= demand.amount);
         match fits {
             Some(flavor) if self.has_places(desk, job) => Mode::Fits(*flavor),
             Some(_) => Mode::NoFit,
             None => {
                 let priority = desk.job(job).priority;
-                let found =
-                    preempt::victims(&self.quotas, &self.admitted, self.rights, queue, priority, demand);
-                let found = found
-                    .filter(|(_, victims)| !victims.is_empty() && self.leaves_places(desk, job, victims));
-                let is_own = |flavor: &&Flavor| !self.quotas.would_borrow(queue, **flavor, demand.amount);
+                let found = preempt::victims(
+                    &self.quotas,
+                    &self.admitted,
+                    self.rights,
+                    queue,
+                    priority,
+                    demand,
+                );
+                let found = found.filter(|(_, victims)| {
+                    !victims.is_empty() && self.leaves_places(desk, job, victims)
+                });
+                let is_own =
+                    |flavor: &&Flavor| !self.quotas.would_borrow(queue, **flavor, demand.amount);
                 match (found, demand.flavors.iter().find(is_own)) {
                     (Some((flavor, victims)), _) => Mode::Preempts(flavor, victims),
-                    (None, Some(flavor)) if self.rights != Preemption::OFF => Mode::Reserves(*flavor),
+                    (None, Some(flavor)) if self.rights != Preemption::OFF => {
+                        Mode::Reserves(*flavor)
+                    }
                     _ => Mode::NoFit,
                 }
             }
@@ -226,7 +253,8 @@ impl Kueue {
     }
 
     fn has_places(&self, desk: &Desk, job: JobNo) -> bool {
-        self.binding != Binding::Topology || topology::places(self.free(desk), desk.job(job)).is_some()
+        self.binding != Binding::Topology
+            || topology::places(self.free(desk), desk.job(job)).is_some()
     }
 
     /// What is free beside the places that workloads were admitted to at this instant.
@@ -316,8 +344,11 @@ impl Kueue {
         self.pods.delete(one.job);
         if let Some(pool) = &mut self.beside_planned {
             let planned = self.planned.remove(&one.job);
-            let held =
-                || (0..desk.job(one.job).tasks).filter_map(|rank| desk.place_of(one.job, rank)).collect();
+            let held = || {
+                (0..desk.job(one.job).tasks)
+                    .filter_map(|rank| desk.place_of(one.job, rank))
+                    .collect()
+            };
             for (node, devices) in planned.unwrap_or_else(held) {
                 pool.give(node, &desk.job(one.job).task, devices);
             }
@@ -330,13 +361,16 @@ impl Kueue {
     /// Evicts who was not ready in time; they come back after a pause.
     fn evict_late(&mut self, desk: &mut Desk) {
         let now = desk.now();
-        let is_late = |one: &&Admitted| !desk.runs(one.job) && one.unready_since + PODS_READY_TIMEOUT <= now;
+        let is_late =
+            |one: &&Admitted| !desk.runs(one.job) && one.unready_since + PODS_READY_TIMEOUT <= now;
         let late: Vec<Admitted> = self.admitted.iter().filter(is_late).copied().collect();
         for one in late {
             self.evict(desk, one);
             let times = self.late.entry(one.job).or_default();
-            let pause =
-                REQUEUE_BACKOFF.0.saturating_mul(1 << (*times).min(10)).min(LONGEST_REQUEUE_BACKOFF.0);
+            let pause = REQUEUE_BACKOFF
+                .0
+                .saturating_mul(1 << (*times).min(10))
+                .min(LONGEST_REQUEUE_BACKOFF.0);
             *times += 1;
             self.returning.insert(one.job, now + Span(pause));
         }
@@ -370,7 +404,9 @@ impl Plane for Kueue {
     }
 
     fn lost(&mut self, desk: &Desk, node: NodeId, device: Option<usize>, tasks: &[(JobNo, u32)]) {
-        for one in self.admitted.iter_mut().filter(|one| tasks.iter().any(|(job, _)| *job == one.job)) {
+        for one in
+            self.admitted.iter_mut().filter(|one| tasks.iter().any(|(job, _)| *job == one.job))
+        {
             one.unready_since = desk.now();
         }
         self.pods.lost(desk, node, device, tasks);
@@ -383,8 +419,9 @@ impl Plane for Kueue {
 
     fn next_wake(&mut self, now: Time) -> Option<Time> {
         let pods = self.pods.next_wake(now);
-        let busy = (self.busy_until > now && self.pending.values().any(|pending| pending.head().is_some()))
-            .then_some(self.busy_until);
+        let busy = (self.busy_until > now
+            && self.pending.values().any(|pending| pending.head().is_some()))
+        .then_some(self.busy_until);
         let waits = self.binding == Binding::WaitsForPodsReady;
         let timeout = self
             .admitted
@@ -403,7 +440,10 @@ impl Plane for Kueue {
         }
         self.take_back(desk);
         let mut known = BTreeSet::new();
-        while self.busy_until <= desk.now() && !self.is_blocked(desk) && self.cycle(desk, &mut known)? {}
+        while self.busy_until <= desk.now()
+            && !self.is_blocked(desk)
+            && self.cycle(desk, &mut known)?
+        {}
         // Pods of what was admitted find their nodes.
         self.bind(desk)?;
         self.pods.decide(desk)?;
@@ -422,8 +462,10 @@ impl Plane for Kueue {
         }
         let there = desk.job(job);
         let (queue, demand) = (self.quotas.leaf(&there.queue), self.quotas.demand(there));
-        let has_quota =
-            demand.flavors.iter().any(|flavor| self.quotas.available(queue, *flavor) >= demand.amount);
+        let has_quota = demand
+            .flavors
+            .iter()
+            .any(|flavor| self.quotas.available(queue, *flavor) >= demand.amount);
         let why = match (self.returning.contains_key(&job), has_quota) {
             (true, _) => "it was evicted, and is not back in its queue yet",
             (false, false) => "no quota is left for it in its queue and cohort",

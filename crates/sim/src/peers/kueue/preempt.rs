@@ -1,9 +1,11 @@
-//! Whom Kueue evicts for a workload that does not fit: those of its own queue with a lower priority, and those of queues that
-//! use more than their own quota, if the workload fits within its queue's own. As few as needed, those of other queues first,
-//! then lower priority, then who was admitted last; whoever turns out not to stand in the way stays.
+//! Whom Kueue evicts for a workload that does not fit: those of its own queue with a lower
+//! priority, and those of queues that use more than their own quota, if the workload fits within
+//! its queue's own. As few as needed, those of other queues first, then lower priority, then who
+//! was admitted last; whoever turns out not to stand in the way stays.
 //!
-//! Source: pkg/scheduler/preemption (candidates' order and fill-back), Kueue 0.15, without fair sharing. `withinClusterQueue:
-//! LowerPriority` and `reclaimWithinCohort: Any` where the queue file lets queues preempt and reclaim, else `Never`.
+//! Source: pkg/scheduler/preemption (candidates' order and fill-back), Kueue 0.15, without fair
+//! sharing. `withinClusterQueue: LowerPriority` and `reclaimWithinCohort: Any` where the queue file
+//! lets queues preempt and reclaim, else `Never`.
 
 use std::cmp::Reverse;
 
@@ -26,7 +28,8 @@ pub(super) struct Admitted {
     pub(super) unready_since: Time,
 }
 
-/// Who has to go so that a workload fits on one of its flavors, and on which. `None` when nobody's going would do.
+/// Who has to go so that a workload fits on one of its flavors, and on which. `None` when nobody's
+/// going would do.
 pub(super) fn victims(
     quotas: &Quotas,
     admitted: &[Admitted],

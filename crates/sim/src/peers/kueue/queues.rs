@@ -1,6 +1,6 @@
-//! Workloads that wait in a cluster queue: by priority, then by when they came. Those that were tried and did not fit are set
-//! aside until quota is given back, and do not block those behind them (BestEffortFIFO, which is what a queue has unless told
-//! otherwise).
+//! Workloads that wait in a cluster queue: by priority, then by when they came. Those that were
+//! tried and did not fit are set aside until quota is given back, and do not block those behind
+//! them (BestEffortFIFO, which is what a queue has unless told otherwise).
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

@@ -1,9 +1,10 @@
-//! Quotas as Kueue counts them: a tree of cohorts with cluster queues as its leaves, a nominal quota each, what of it is lent,
-//! and what may be borrowed. Counted per flavor, which is a model of GPU here.
+//! Quotas as Kueue counts them: a tree of cohorts with cluster queues as its leaves, a nominal
+//! quota each, what of it is lent, and what may be borrowed. Counted per flavor, which is a model
+//! of GPU here.
 //!
-//! Source: pkg/cache/scheduler/resource_node.go and the pages on cohorts and cluster queues, Kueue 0.15. Of the queue file, a queue
-//! without a quota of its own for a model has none here and borrows; what the cluster has beyond all quotas is the quota of the
-//! cohort above all queues.
+//! Source: pkg/cache/scheduler/resource_node.go and the pages on cohorts and cluster queues, Kueue
+//! 0.15. Of the queue file, a queue without a quota of its own for a model has none here and
+//! borrows; what the cluster has beyond all quotas is the quota of the cohort above all queues.
 
 use std::collections::BTreeMap;
 
@@ -49,8 +50,12 @@ pub(super) struct Demand {
 
 impl Quotas {
     pub(super) fn new(site: &Site) -> Self {
-        let mut models: Vec<GpuModel> =
-            site.nodes.iter().flat_map(|node| &node.devices).map(|device| device.model.clone()).collect();
+        let mut models: Vec<GpuModel> = site
+            .nodes
+            .iter()
+            .flat_map(|node| &node.devices)
+            .map(|device| device.model.clone())
+            .collect();
         models.sort();
         models.dedup();
         let total: Vec<u64> = match models.is_empty() {
@@ -74,10 +79,18 @@ impl Quotas {
     }
 
     fn add_queue(&mut self, queue: &QueueSpec, parent: usize, above: &str) {
-        let path = if above.is_empty() { queue.name.to_string() } else { format!("{above}/{}", queue.name) };
+        let path = if above.is_empty() {
+            queue.name.to_string()
+        } else {
+            format!("{above}/{}", queue.name)
+        };
         let quota: Vec<u64> = match self.models.is_empty() {
             true => vec![0],
-            false => self.models.iter().map(|model| queue.quota.get(model).copied().unwrap_or(0)).collect(),
+            false => self
+                .models
+                .iter()
+                .map(|model| queue.quota.get(model).copied().unwrap_or(0))
+                .collect(),
         };
         let usage = vec![0; quota.len()];
         let at = self.nodes.len();
@@ -95,7 +108,8 @@ impl Quotas {
         }
     }
 
-    /// Quota of every subtree, from the leaves up: what those below lend, and what the node has beyond that.
+    /// Quota of every subtree, from the leaves up: what those below lend, and what the node has
+    /// beyond that.
     fn sum_up(&mut self) {
         for node in &mut self.nodes {
             node.subtree = vec![0; node.quota.len()];
@@ -158,7 +172,13 @@ impl Quotas {
     }
 
     /// There is so much for it once some have gone.
-    pub(super) fn would_fit(&self, at: usize, flavor: Flavor, amount: u64, without: &[Admitted]) -> bool {
+    pub(super) fn would_fit(
+        &self,
+        at: usize,
+        flavor: Flavor,
+        amount: u64,
+        without: &[Admitted],
+    ) -> bool {
         let mut trial = self.clone();
         without.iter().for_each(|one| trial.remove(one.queue, one.flavor, one.amount));
         trial.available(at, flavor) >= amount
@@ -201,5 +221,6 @@ impl Quotas {
 }
 
 fn devices_of(site: &Site, model: &GpuModel) -> u64 {
-    site.nodes.iter().flat_map(|node| &node.devices).filter(|device| device.model == *model).count() as u64
+    site.nodes.iter().flat_map(|node| &node.devices).filter(|device| device.model == *model).count()
+        as u64
 }

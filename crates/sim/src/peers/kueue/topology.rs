@@ -1,8 +1,9 @@
-//! Where Kueue's topology-aware scheduling puts a gang that prefers to be close: in the narrowest domain that holds all of it, of
-//! several the fullest; on its nodes, those with most room first, and for the rest the fullest that is enough.
+//! Where Kueue's topology-aware scheduling puts a gang that prefers to be close: in the narrowest
+//! domain that holds all of it, of several the fullest; on its nodes, those with most room first,
+//! and for the rest the fullest that is enough.
 //!
-//! Source: pkg/cache/scheduler/tas_flavor_snapshot.go and the page on topology-aware scheduling (BestFit), Kueue 0.15. Slices and
-//! balanced placement are not modelled.
+//! Source: pkg/cache/scheduler/tas_flavor_snapshot.go and the page on topology-aware scheduling
+//! (BestFit), Kueue 0.15. Slices and balanced placement are not modelled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,8 +22,10 @@ pub(super) fn places(pool: &Pool, job: &FleetJob) -> Option<Vec<NodeId>> {
     if rooms.iter().map(|(_, room)| u64::from(*room)).sum::<u64>() < u64::from(job.tasks) {
         return None;
     }
-    if let Some((id, _)) =
-        rooms.iter().filter(|(_, room)| *room >= job.tasks).min_by_key(|(id, _)| tightness(pool.node(*id)))
+    if let Some((id, _)) = rooms
+        .iter()
+        .filter(|(_, room)| *room >= job.tasks)
+        .min_by_key(|(id, _)| tightness(pool.node(*id)))
     {
         return Some(vec![*id; job.tasks as usize]);
     }
@@ -38,14 +41,20 @@ fn tightness(node: &PoolNode) -> (u32, u32) {
 }
 
 /// The domain of a level that holds all with the least to spare.
-fn domain(pool: &Pool, rooms: &[(NodeId, u32)], level: usize, tasks: u32) -> Option<Vec<(NodeId, u32)>> {
+fn domain(
+    pool: &Pool,
+    rooms: &[(NodeId, u32)],
+    level: usize,
+    tasks: u32,
+) -> Option<Vec<(NodeId, u32)>> {
     let mut domains: BTreeMap<&[Arc<str>], Vec<(NodeId, u32)>> = BTreeMap::new();
     for (id, room) in rooms {
         if let Some(path) = pool.node(*id).spec.domains.get(..level) {
             domains.entry(path).or_default().push((*id, *room));
         }
     }
-    let room = |nodes: &Vec<(NodeId, u32)>| nodes.iter().map(|(_, room)| u64::from(*room)).sum::<u64>();
+    let room =
+        |nodes: &Vec<(NodeId, u32)>| nodes.iter().map(|(_, room)| u64::from(*room)).sum::<u64>();
     domains.into_values().filter(|nodes| room(nodes) >= u64::from(tasks)).min_by_key(room)
 }
 

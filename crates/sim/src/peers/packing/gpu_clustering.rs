@@ -1,6 +1,7 @@
-//! GPU clustering (`gpu_clustering_score.go`, after Gandiva, Xiao et al., OSDI 2018): pods with as many GPUs go together. Nodes
-//! with only such pods come first, then those with such pods among others, then free nodes, then all others; within each,
-//! fuller nodes first. To a pod without GPU all nodes are alike.
+//! GPU clustering (`gpu_clustering_score.go`, after Gandiva, Xiao et al., OSDI 2018): pods with as
+//! many GPUs go together. Nodes with only such pods come first, then those with such pods among
+//! others, then free nodes, then all others; within each, fuller nodes first. To a pod without GPU
+//! all nodes are alike.
 
 use super::{Host, Largest, MAX_SCORE, Pod};
 

@@ -1,5 +1,6 @@
-//! GPU packing (`gpu_packing_score.go`): devices that are shared already, the fuller the better; else free devices of nodes
-//! in use; else nodes that are free. To a pod without GPU all nodes are alike.
+//! GPU packing (`gpu_packing_score.go`): devices that are shared already, the fuller the better;
+//! else free devices of nodes in use; else nodes that are free. To a pod without GPU all nodes are
+//! alike.
 
 use super::{Host, MAX_SCORE, Pod, WHOLE};
 
@@ -24,6 +25,7 @@ pub(super) fn score(host: &Host, pod: &Pod) -> i64 {
         return (MAX_SCORE / 2 - whole).max(MAX_SCORE / 3);
     }
     // 3. Shared devices: the less is free on them the better.
-    let free_percent: i64 = rooms.iter().map(|room| i64::from(*room) * 100 / i64::from(WHOLE)).sum();
+    let free_percent: i64 =
+        rooms.iter().map(|room| i64::from(*room) * 100 / i64::from(WHOLE)).sum();
     (MAX_SCORE - free_percent / 10).max(MAX_SCORE / 2)
 }

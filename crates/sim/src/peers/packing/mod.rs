@@ -1,9 +1,11 @@
-//! Placement policies of the FGD experiments (Weng et al., "Beware of Fragmentation", USENIX ATC 2023), as their simulator
-//! has them: <https://github.com/hkust-adsl/kubernetes-scheduler-simulator>, `pkg/simulator/plugin`, at commit 8f3d641. One
-//! pod after the other is placed on the node with the highest score, and among equals on the first by name, where names are
-//! drawn anew for each run (their kube-scheduler is changed so; the real one takes any of the equals). Shares go to the device
-//! with the least room that is enough, whole devices are taken from the lowest. It knows a node as what is free on it, and
-//! keeps no account.
+//! Placement policies of the FGD experiments (Weng et al., "Beware of Fragmentation", USENIX ATC
+//! 2023), as their simulator has them:
+//! <https://github.com/hkust-adsl/kubernetes-scheduler-simulator>, `pkg/simulator/plugin`, at
+//! commit 8f3d641. One pod after the other is placed on the node with the highest score, and among
+//! equals on the first by name, where names are drawn anew for each run (their kube-scheduler is
+//! changed so; the real one takes any of the equals). Shares go to the device with the least room
+//! that is enough, whole devices are taken from the lowest. It knows a node as what is free on it,
+//! and keeps no account.
 
 mod dot_product;
 mod gpu_clustering;
@@ -115,7 +117,8 @@ impl Pod {
 }
 
 impl Host {
-    /// A node on which nothing runs; `None` when its devices are of several models, which these policies do not know.
+    /// A node on which nothing runs; `None` when its devices are of several models, which these
+    /// policies do not know.
     #[must_use]
     pub fn idle(node: &NodeSpec) -> Option<Self> {
         let model = node.devices.first().map(|device| device.model.clone());
@@ -146,8 +149,8 @@ impl Host {
                     && pod.accepts(self.model.as_ref()))
     }
 
-    /// The devices that a pod gets where nothing is left to chance: a share the one with the least room that is enough,
-    /// whole devices the lowest.
+    /// The devices that a pod gets where nothing is left to chance: a share the one with the least
+    /// room that is enough, whole devices the lowest.
     #[must_use]
     pub fn tightest(&self, pod: &Pod) -> DeviceSet {
         let (devices, least) = pod.per_device();

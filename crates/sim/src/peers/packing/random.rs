@@ -1,5 +1,6 @@
-//! Random placement (`random_score.go`; devices: `open_gpu_share.go`, selection `random`): all nodes with room are worth the
-//! same, and so are all devices with room for a share. It decides devices only; the node falls out of the tie.
+//! Random placement (`random_score.go`; devices: `open_gpu_share.go`, selection `random`): all
+//! nodes with room are worth the same, and so are all devices with room for a share. It decides
+//! devices only; the node falls out of the tie.
 
 use muster_model::DeviceSet;
 

@@ -1,4 +1,5 @@
-//! Scores beside values worked out by hand from what each policy is said to do, and who gets a pod by them.
+//! Scores beside values worked out by hand from what each policy is said to do, and who gets a pod
+//! by them.
 
 use super::*;
 
@@ -39,7 +40,8 @@ fn dot_products_are_of_what_is_free_and_what_is_asked_for() {
     let check = |host: &Host, pod: Pod, expected| {
         assert_eq!(dot_product::score(host, LARGEST, &pod), expected, "{host:?} {pod:?}");
     };
-    // Half of the CPUs and a quarter of the GPUs, times a tenth and an eighth: 100 × (1 − (0.05 + 0.03125) ÷ 2) = 95.9.
+    // Half of the CPUs and a quarter of the GPUs, times a tenth and an eighth: 100 × (1 − (0.05 +
+    // 0.03125) ÷ 2) = 95.9.
     check(&host(&[1000, 1000], 50_000), pod(1, 0, 10_000), 95);
     check(&host(&[1000, 1000], 50_000), pod(0, 0, 0), 100);
     check(&host(&[1000; 8], 100_000), pod(8, 0, 100_000), 0);

@@ -1,6 +1,8 @@
-//! Accounts and who uses them: the queue tree as a Slurm site would have entered it with `sacctmgr`. A queue is an account, its
-//! weight the account's shares, its quota `GrpTRES=gres/gpu=…`; each user has an association with the account that the jobs name,
-//! with one share. Slurm has no borrowing and no lending: a quota is a cap. What is used or held is not kept here.
+//! Accounts and who uses them: the queue tree as a Slurm site would have entered it with
+//! `sacctmgr`. A queue is an account, its weight the account's shares, its quota
+//! `GrpTRES=gres/gpu=…`; each user has an association with the account that the jobs name, with one
+//! share. Slurm has no borrowing and no lending: a quota is a cap. What is used or held is not kept
+//! here.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +23,8 @@ pub(super) struct Account {
     pub(super) accounts: Vec<AccountNo>,
     pub(super) users: Vec<UserNo>,
     pub(super) shares: u32,
-    /// `GrpTRES=gres/gpu`. The queue's quota over all models together, since Slurm holds a cap on one model only against jobs
-    /// that name it.
+    /// `GrpTRES=gres/gpu`. The queue's quota over all models together, since Slurm holds a cap on
+    /// one model only against jobs that name it.
     pub(super) gpus_milli: Option<u64>,
     /// `GrpJobs`.
     pub(super) running_jobs: Option<u32>,
@@ -54,8 +56,11 @@ impl Accounts {
 
     fn enter(&mut self, queues: &[QueueSpec], parent: AccountNo, above: &str) {
         for queue in queues {
-            let path =
-                if above.is_empty() { queue.name.to_string() } else { format!("{above}/{}", queue.name) };
+            let path = if above.is_empty() {
+                queue.name.to_string()
+            } else {
+                format!("{above}/{}", queue.name)
+            };
             let quota: u64 = queue.quota.values().sum();
             let number = AccountNo(self.accounts.len());
             self.accounts.push(Account {

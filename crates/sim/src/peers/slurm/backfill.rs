@@ -1,10 +1,10 @@
-//! A backfill pass: jobs in order of priority, each gets the earliest time in the plan; who can start now does, the others
-//! reserve nodes, so that nobody who comes later in line delays them. Only what starts now is carried out; the next pass plans
-//! anew.
+//! A backfill pass: jobs in order of priority, each gets the earliest time in the plan; who can
+//! start now does, the others reserve nodes, so that nobody who comes later in line delays them.
+//! Only what starts now is carried out; the next pass plans anew.
 //!
-//! Slurm may take minutes for this, and gives up after `bf_max_time`; a simulated decision takes no time, so that a pass is
-//! always whole (as with `bf_continue`). A pass ends as soon as nobody who is left could start now: what would be planned beyond
-//! that changes nothing.
+//! Slurm may take minutes for this, and gives up after `bf_max_time`; a simulated decision takes no
+//! time, so that a pass is always whole (as with `bf_continue`). A pass ends as soon as nobody who
+//! is left could start now: what would be planned beyond that changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,8 @@ pub(super) fn pass(state: &mut State, desk: &mut Desk) -> Result<bool, PlaneErro
     for at in 0..state.queue.jobs().len() {
         let number = state.queue.jobs()[at];
         // 1. Whether it is tried.
-        if kinds.hopes.is_empty() || tried == bf_max_job_test || plan.slots() >= bf_node_space_size {
+        if kinds.hopes.is_empty() || tried == bf_max_job_test || plan.slots() >= bf_node_space_size
+        {
             break;
         }
         let job = state.jobs[number.at()];
@@ -64,7 +65,8 @@ pub(super) fn pass(state: &mut State, desk: &mut Desk) -> Result<bool, PlaneErro
         let bound = kinds.bound(job.kind, job.limit).unwrap_or(now);
         let tasks = state.kinds[job.kind].tasks;
         let steps = kinds.steps(state, desk, job.kind);
-        let found = plan.earliest(&Asked { tasks, limit: job.limit, steps }, bound, &state.switches);
+        let found =
+            plan.earliest(&Asked { tasks, limit: job.limit, steps }, bound, &state.switches);
         // 3. Now, or later.
         match found {
             Some((start, places)) if start <= now => {
@@ -88,7 +90,11 @@ impl Kinds {
     fn new(state: &State, desk: &Desk) -> Self {
         let mut hopes: BTreeMap<usize, Hope> = BTreeMap::new();
         for job in state.queue.jobs().iter().map(|job| &state.jobs[job.at()]) {
-            let hope = hopes.entry(job.kind).or_insert(Hope { left: 0, limit: job.limit, rooms: Vec::new() });
+            let hope = hopes.entry(job.kind).or_insert(Hope {
+                left: 0,
+                limit: job.limit,
+                rooms: Vec::new(),
+            });
             (hope.left, hope.limit) = (hope.left + 1, hope.limit.min(job.limit));
         }
         let mut kinds = Self { hopes, steps: BTreeMap::new(), bounds: BTreeMap::new() };
@@ -112,8 +118,8 @@ impl Kinds {
         }
     }
 
-    /// Kinds of which nobody is left, or that find no room any more on nodes that are not reserved, are given up: room and open
-    /// nodes only ever get fewer in a pass.
+    /// Kinds of which nobody is left, or that find no room any more on nodes that are not reserved,
+    /// are given up: room and open nodes only ever get fewer in a pass.
     fn lose_hope(&mut self, state: &State, plan: &Plan) {
         self.hopes.retain(|kind, hope| {
             if hope.left == 0 {

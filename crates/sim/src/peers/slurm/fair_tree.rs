@@ -1,12 +1,13 @@
-//! Fair share as Slurm calculates it since 19.05: usage of users and accounts, halved over time, and a rank of all users from
-//! it by Fair Tree (doc/html/fair_tree.shtml; src/plugins/priority/multifactor). Says in which order users come, not which job
-//! may start.
+//! Fair share as Slurm calculates it since 19.05: usage of users and accounts, halved over time,
+//! and a rank of all users from it by Fair Tree (doc/html/fair_tree.shtml;
+//! src/plugins/priority/multifactor). Says in which order users come, not which job may start.
 //!
-//! Usage counts GPU time. Stock Slurm counts that of CPUs, unless the partition has `TRESBillingWeights`; the site modelled has
-//! `TRESBillingWeights="GRES/gpu=1.0"` (without GPUs: CPUs).
+//! Usage counts GPU time. Stock Slurm counts that of CPUs, unless the partition has
+//! `TRESBillingWeights`; the site modelled has `TRESBillingWeights="GRES/gpu=1.0"` (without GPUs:
+//! CPUs).
 //!
-//! Floating point, as in Slurm. Only products, sums and quotients are taken, always in the same order, so that every machine gets
-//! the same bits.
+//! Floating point, as in Slurm. Only products, sums and quotients are taken, always in the same
+//! order, so that every machine gets the same bits.
 
 use std::cmp::Ordering;
 
@@ -42,7 +43,13 @@ impl FairTree {
         let half_life_secs = half_life.as_secs();
         let per_second = if half_life_secs == 0 { 1.0 } else { 1.0 - LN_2 / half_life_secs as f64 };
         let usage = vec![0.0; accounts.count()];
-        Self { per_second, accounts: usage, users: Vec::new(), fresh: Vec::new(), ranks: Vec::new() }
+        Self {
+            per_second,
+            accounts: usage,
+            users: Vec::new(),
+            fresh: Vec::new(),
+            ranks: Vec::new(),
+        }
     }
 
     /// There is another user.
@@ -107,7 +114,8 @@ impl FairTree {
                     at += 1;
                 }
                 Sibling::Account(_) => {
-                    // Users come before accounts of the same level, so all from here on that are level are accounts.
+                    // Users come before accounts of the same level, so all from here on that are
+                    // level are accounts.
                     let level_with = siblings[at..].iter().take_while(|(other, _)| *other == level);
                     let tied: Vec<AccountNo> =
                         level_with.filter_map(|(_, sibling)| sibling.account()).collect();
@@ -118,7 +126,8 @@ impl FairTree {
         }
     }
 
-    /// What stands below these accounts, with its level: shares among siblings ÷ usage among siblings.
+    /// What stands below these accounts, with its level: shares among siblings ÷ usage among
+    /// siblings.
     fn siblings(&self, accounts: &Accounts, above: &[AccountNo]) -> Vec<(f64, Sibling)> {
         let mut siblings = Vec::new();
         for parent in above {
@@ -196,7 +205,8 @@ mod tests {
     use super::*;
 
     fn tree(weights: &[(&str, u32)]) -> QueueTree {
-        let queue = |(name, weight): &(&str, u32)| QueueSpec { weight: *weight, ..QueueSpec::named(name) };
+        let queue =
+            |(name, weight): &(&str, u32)| QueueSpec { weight: *weight, ..QueueSpec::named(name) };
         QueueTree { queues: weights.iter().map(queue).collect(), ..QueueTree::single() }
     }
 
@@ -234,7 +244,8 @@ mod tests {
     #[test]
     fn ties_share_a_rank_and_level_accounts_are_taken_as_one() {
         check(&[("a", 1)], &[("a", "x", 3), ("a", "y", 3), ("a", "z", 1)], &[2, 2, 3]);
-        // Both accounts have used the same: users of both compare with each other, by their part of their own account.
+        // Both accounts have used the same: users of both compare with each other, by their part of
+        // their own account.
         check(
             &[("a", 1), ("b", 1)],
             &[("a", "x", 1), ("a", "y", 9), ("b", "z", 5), ("b", "w", 5)],

@@ -1,6 +1,7 @@
-//! What accounts and users hold, and the caps that Slurm puts on it: `GrpTRES=gres/gpu`, `GrpJobs` and `MaxTRESPerUser=gres/gpu`.
-//! A job above a cap waits and keeps nobody else from starting (unless `assoc_limit_stop` is set, which by default it is not).
-//! Caps are hard: there is nothing to borrow.
+//! What accounts and users hold, and the caps that Slurm puts on it: `GrpTRES=gres/gpu`, `GrpJobs`
+//! and `MaxTRESPerUser=gres/gpu`. A job above a cap waits and keeps nobody else from starting
+//! (unless `assoc_limit_stop` is set, which by default it is not). Caps are hard: there is nothing
+//! to borrow.
 
 use super::accounts::{AccountNo, Accounts, UserNo};
 
@@ -34,7 +35,8 @@ impl Limits {
     pub(super) fn new(accounts: &Accounts) -> Self {
         let caps = |account: usize| {
             let account = accounts.get(AccountNo(account));
-            account.gpus_milli.or(account.gpus_per_user_milli).is_some() || account.running_jobs.is_some()
+            account.gpus_milli.or(account.gpus_per_user_milli).is_some()
+                || account.running_jobs.is_some()
         };
         let has_any = (0..accounts.count()).any(caps);
         Self { accounts: vec![Holding::default(); accounts.count()], users: Vec::new(), has_any }
@@ -52,8 +54,9 @@ impl Limits {
         }
         accounts.up(accounts.account_of(user)).find_map(|number| {
             let (account, holds) = (accounts.get(number), self.accounts[number.0]);
-            let is_over =
-                |cap: Option<u64>, held: u64| milli > 0 && cap.is_some_and(|cap| held + milli > cap);
+            let is_over = |cap: Option<u64>, held: u64| {
+                milli > 0 && cap.is_some_and(|cap| held + milli > cap)
+            };
             if is_over(account.gpus_milli, holds.milli) {
                 Some(Cap::AccountGpus)
             } else if account.running_jobs.is_some_and(|cap| holds.jobs >= cap) {

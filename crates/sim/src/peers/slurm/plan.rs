@@ -1,6 +1,7 @@
-//! The plan of a backfill pass: from when until when which nodes are reserved for jobs that wait, and when another could start
-//! beside them (src/plugins/sched/backfill/backfill.c). As in Slurm a reservation takes whole nodes, also where the job does not,
-//! its begin is rounded down to the resolution and its end up, and jobs that run are no reservations: what they hold is free when
+//! The plan of a backfill pass: from when until when which nodes are reserved for jobs that wait,
+//! and when another could start beside them (src/plugins/sched/backfill/backfill.c). As in Slurm a
+//! reservation takes whole nodes, also where the job does not, its begin is rounded down to the
+//! resolution and its end up, and jobs that run are no reservations: what they hold is free when
 //! their limits end. Which job comes when is not decided here.
 
 use muster_model::{NodeId, Span, Time};
@@ -10,8 +11,8 @@ use super::room::Step;
 use super::settings::Settings;
 use super::switches::{Places, Switches};
 
-/// Ends of running jobs are looked at together that fall into one window; the first is so wide, and none grows beyond a year
-/// (src/plugins/select/cons_tres/job_test.c, _future_run_test).
+/// Ends of running jobs are looked at together that fall into one window; the first is so wide, and
+/// none grows beyond a year (src/plugins/select/cons_tres/job_test.c, _future_run_test).
 const FIRST_WINDOW: Span = Span::from_secs(30);
 const WIDEST_WINDOW: Span = Span::from_secs(365 * 86_400);
 
@@ -47,7 +48,8 @@ pub(super) struct Asked<'a> {
 
 impl Plan {
     pub(super) fn new(now: Time, nodes: usize, settings: &Settings) -> Self {
-        let &Settings { bf_resolution: resolution, bf_window: window, bf_window_linear, .. } = settings;
+        let &Settings { bf_resolution: resolution, bf_window: window, bf_window_linear, .. } =
+            settings;
         let slots = vec![Slot { from: now, open: NodeSet::first(nodes), gains: false }];
         Self { now, resolution, window, window_linear: bf_window_linear, slots }
     }
@@ -76,8 +78,8 @@ impl Plan {
         open
     }
 
-    /// When a job could start, not before `from`, and where; `None` where that is beyond the window. A time that has come
-    /// means now.
+    /// When a job could start, not before `from`, and where; `None` where that is beyond the
+    /// window. A time that has come means now.
     pub(super) fn earliest(
         &self,
         asked: &Asked<'_>,
@@ -141,8 +143,9 @@ impl Plan {
     }
 }
 
-/// By when there is room for all tasks on open nodes: now, or when all that ends within a window has ended. Each window is twice as
-/// wide as the one before it; the first begins on a multiple of its width after the first end.
+/// By when there is room for all tasks on open nodes: now, or when all that ends within a window
+/// has ended. Each window is twice as wide as the one before it; the first begins on a multiple of
+/// its width after the first end.
 fn first_fit(asked: &Asked<'_>, open: &NodeSet, now: Time, linear: Option<Span>) -> Option<Time> {
     let mut ends = asked.steps.iter().filter(|step| open.contains(step.node)).peekable();
     let (mut room, tasks) = (0u64, u64::from(asked.tasks));
@@ -170,11 +173,14 @@ fn first_fit(asked: &Asked<'_>, open: &NodeSet, now: Time, linear: Option<Span>)
     None
 }
 
-/// The width of the next window, which reaches over a gap: as much wider as need be, and no wider than the widest.
+/// The width of the next window, which reaches over a gap: as much wider as need be, and no wider
+/// than the widest.
 fn widened(width: Span, gap: Span, linear: Option<Span>) -> Span {
     let doubled = || std::iter::successors(Some(width), |width| Some(*width + *width));
     let wide = match linear {
-        Some(more) => Span(width.0 + gap.0.saturating_sub(width.0).div_ceil(more.0.max(1)) * more.0),
+        Some(more) => {
+            Span(width.0 + gap.0.saturating_sub(width.0).div_ceil(more.0.max(1)) * more.0)
+        }
         None => doubled().find(|width| *width >= gap.min(WIDEST_WINDOW)).unwrap_or(WIDEST_WINDOW),
     };
     wide.min(WIDEST_WINDOW)
@@ -189,7 +195,8 @@ fn last_end(steps: &[Step], places: &Places, until: Time) -> Time {
 
 /// Room on open nodes at that time, in order of nodes.
 fn rooms_at(steps: &[Step], open: &NodeSet, at: Time) -> Vec<(NodeId, u32)> {
-    let there = steps.iter().take_while(|step| step.at <= at).filter(|step| open.contains(step.node));
+    let there =
+        steps.iter().take_while(|step| step.at <= at).filter(|step| open.contains(step.node));
     let mut rooms: Vec<(NodeId, u32)> = there.map(|step| (step.node, step.tasks)).collect();
     rooms.sort_by_key(|(node, _)| *node);
     rooms.dedup_by(|more, sum| {
@@ -231,8 +238,11 @@ mod tests {
 
     /// When a job of one task per node can start, in seconds from now.
     fn check(plan: &Plan, steps: &[Step], tasks: u32, limit_secs: u64, expected: Option<u64>) {
-        let switches =
-            Switches::new(&Site { nodes: Vec::new(), levels: Vec::new(), tree: QueueTree::single() });
+        let switches = Switches::new(&Site {
+            nodes: Vec::new(),
+            levels: Vec::new(),
+            tree: QueueTree::single(),
+        });
         let asked = Asked { tasks, limit: Span::from_secs(limit_secs), steps };
         let found = plan.earliest(&asked, NOW, &switches);
         assert_eq!(
@@ -269,13 +279,15 @@ mod tests {
 
     #[test]
     fn ends_are_looked_at_in_windows_and_what_ends_on_other_nodes_is_not_waited_for() {
-        // NOW is a multiple of the first window: it goes from the next multiple after the end on node 0, 130 s, for 30 s, to 180 s.
+        // NOW is a multiple of the first window: it goes from the next multiple after the end on
+        // node 0, 130 s, for 30 s, to 180 s.
         let steps = [step(0, 130), step(1, 170), step(2, 190)];
         check(&plan(3), &steps, 1, 60, Some(130));
         // Both end within it; from 190 on the next is looked at, which is twice as wide.
         check(&plan(3), &steps, 2, 60, Some(170));
         check(&plan(3), &steps, 3, 60, Some(190));
-        // With bf_window_linear=10 the window after the first reaches to 190 as well; one beyond a gap of months is found at once.
+        // With bf_window_linear=10 the window after the first reaches to 190 as well; one beyond a
+        // gap of months is found at once.
         let linear = |secs| Plan { window_linear: Some(Span::from_secs(secs)), ..plan(3) };
         check(&linear(10), &steps, 3, 60, Some(190));
         let far = [step(0, 130), step(1, 6 * 86_400)];

@@ -1,5 +1,6 @@
-//! When slurmctld does what: priorities every PriorityCalcPeriod, the main scheduler after events, backfill every bf_interval.
-//! The main scheduler goes down the queue and stops at the first job that finds no room; only backfill lets anybody pass it.
+//! When slurmctld does what: priorities every PriorityCalcPeriod, the main scheduler after events,
+//! backfill every bf_interval. The main scheduler goes down the queue and stops at the first job
+//! that finds no room; only backfill lets anybody pass it.
 
 use std::collections::BTreeSet;
 
@@ -59,7 +60,8 @@ impl Slurm {
         (self.clock.main_is_due, self.clock.backfill_is_due) = (true, true);
     }
 
-    /// Jobs of which a part broke end whole and wait for being requeued; those that have waited for it are back.
+    /// Jobs of which a part broke end whole and wait for being requeued; those that have waited for
+    /// it are back.
     fn requeue(&mut self, desk: &mut Desk) {
         let now = desk.now();
         for job in self.crashed.drain(..) {
@@ -86,11 +88,14 @@ impl Slurm {
         Ok(())
     }
 
-    /// The main scheduler: down the queue until somebody finds no room. Who is held back by a cap is passed over.
+    /// The main scheduler: down the queue until somebody finds no room. Who is held back by a cap
+    /// is passed over.
     fn main_pass(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
         let now = desk.now();
-        let is_full =
-            self.clock.last_full.is_none_or(|last| now >= last + self.state.settings.sched_interval);
+        let is_full = self
+            .clock
+            .last_full
+            .is_none_or(|last| now >= last + self.state.settings.sched_interval);
         let (mut at, mut looked_at) = (0, 0);
         self.clock.main_is_due = false;
         self.clock.main_was_cut = false;
@@ -128,7 +133,9 @@ impl Slurm {
     }
 
     fn next_backfill(&self) -> Option<Time> {
-        self.clock.backfill_is_due.then_some(self.clock.last_backfill + self.state.settings.bf_interval)
+        self.clock
+            .backfill_is_due
+            .then_some(self.clock.last_backfill + self.state.settings.bf_interval)
     }
 }
 
@@ -216,15 +223,19 @@ impl Plane for Slurm {
                     .to_owned();
             }
             Some(Cap::AccountJobs) => {
-                return "AssocGrpJobsLimit: its account runs as many jobs as GrpJobs allows".to_owned();
+                return "AssocGrpJobsLimit: its account runs as many jobs as GrpJobs allows"
+                    .to_owned();
             }
             Some(Cap::UserGpus) => {
-                return "QOSMaxGRESPerUser: with it its user would hold more GPUs than allowed".to_owned();
+                return "QOSMaxGRESPerUser: with it its user would hold more GPUs than allowed"
+                    .to_owned();
             }
             None => {}
         }
         match self.state.queue.jobs().iter().position(|other| *other == job) {
-            Some(0) => "Resources: it is first in line, and there is too little room for it".to_owned(),
+            Some(0) => {
+                "Resources: it is first in line, and there is too little room for it".to_owned()
+            }
             Some(before) => format!(
                 "Priority: {before} jobs that wait have a higher priority, and to pass them it would delay one"
             ),

@@ -1,5 +1,6 @@
-//! Jobs that wait, by priority: a weighted sum of age, fair share and size (doc/html/priority_multifactor.shtml). As in Slurm it is
-//! calculated when a job comes and then every PriorityCalcPeriod, so that between two of these the order stands still.
+//! Jobs that wait, by priority: a weighted sum of age, fair share and size
+//! (doc/html/priority_multifactor.shtml). As in Slurm it is calculated when a job comes and then
+//! every PriorityCalcPeriod, so that between two of these the order stands still.
 
 use muster_model::{Span, Time};
 
@@ -24,7 +25,8 @@ pub(super) struct Job {
     pub(super) limit: Span,
     /// Its age counts from then on.
     pub(super) eligible: Time,
-    /// Its part of the cluster: the mean of its parts of nodes and of what is billed, in millionths.
+    /// Its part of the cluster: the mean of its parts of nodes and of what is billed, in
+    /// millionths.
     pub(super) size: u64,
     /// What is added to its priority: minus its nice value.
     pub(super) bonus: i64,
@@ -32,11 +34,13 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Its priority now, with this rank among so many users. At least 1: 0 is for jobs that are held.
+    /// Its priority now, with this rank among so many users. At least 1: 0 is for jobs that are
+    /// held.
     pub(super) fn weigh(&mut self, now: Time, rank: u32, users: usize, settings: &Settings) {
         let Settings { weight_age, weight_fair_share, weight_job_size, max_age, .. } = *settings;
-        let part =
-            |part: u64, whole: u64| (u128::from(part) * u128::from(ONE) / u128::from(whole.max(1))) as u64;
+        let part = |part: u64, whole: u64| {
+            (u128::from(part) * u128::from(ONE) / u128::from(whole.max(1))) as u64
+        };
         let age = part(now.since(self.eligible).0.min(max_age.0), max_age.0);
         let fair_share = part(u64::from(rank), users as u64);
         let sum = weight_age * age + weight_fair_share * fair_share + weight_job_size * self.size;

@@ -1,5 +1,5 @@
-//! How many tasks of a kind find room on a node: now, and once jobs that run have ended by their time limits. Whole GPUs, CPUs and
-//! memory, as select/cons_tres counts them. Chooses nothing.
+//! How many tasks of a kind find room on a node: now, and once jobs that run have ended by their
+//! time limits. Whole GPUs, CPUs and memory, as select/cons_tres counts them. Chooses nothing.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,8 @@ struct Held {
     free: Free,
 }
 
-/// More tasks of a kind find room on a node from a certain time on; or no more, where what ends then leaves too little.
+/// More tasks of a kind find room on a node from a certain time on; or no more, where what ends
+/// then leaves too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) at: Time,
@@ -83,14 +84,16 @@ impl Rooms {
     /// So many such tasks find room where this is free.
     pub(super) fn room(&self, node: NodeId, free: Free, task: &Resources) -> u32 {
         let by = |there: u64, each: u64| there.checked_div(each).unwrap_or(u64::MAX);
-        let others =
-            by(u64::from(free.cpus), u64::from(task.cpus.0)).min(by(free.memory_bytes, task.memory.0));
+        let others = by(u64::from(free.cpus), u64::from(task.cpus.0))
+            .min(by(free.memory_bytes, task.memory.0));
         let gpus = match (task.gpu.devices, task.gpu.share.0) {
             (0, 0) => u64::MAX,
             (devices, _) => {
                 // Who asks for a share is given a whole one.
                 let each = devices.max(1);
-                let wanted = |model: &GpuModel| task.gpu.models.is_empty() || task.gpu.models.contains(model);
+                let wanted = |model: &GpuModel| {
+                    task.gpu.models.is_empty() || task.gpu.models.contains(model)
+                };
                 let models = self.models[node.0 as usize].iter().filter(|(model, _)| wanted(model));
                 models.map(|(_, set)| u64::from(set.and(free.devices).len() / each)).sum()
             }
@@ -104,8 +107,8 @@ impl Rooms {
         rooms.filter(|(_, room)| *room > 0).collect()
     }
 
-    /// From when on how many more find room where, in order of time: what is free now, and each end on each node. What should
-    /// have ended by now is about to.
+    /// From when on how many more find room where, in order of time: what is free now, and each end
+    /// on each node. What should have ended by now is about to.
     pub(super) fn steps(&self, pool: &Pool, now: Time, task: &Resources) -> Vec<Step> {
         let mut free: Vec<Free> = pool.nodes().map(|(_, node)| Free::of(node)).collect();
         let mut rooms: Vec<u32> = vec![0; free.len()];

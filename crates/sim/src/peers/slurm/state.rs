@@ -1,5 +1,5 @@
-//! The controller's state: jobs that wait and run, what they use, and how one starts and ends. When jobs are looked at, and in
-//! which order they may start, is decided elsewhere.
+//! The controller's state: jobs that wait and run, what they use, and how one starts and ends. When
+//! jobs are looked at, and in which order they may start, is decided elsewhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -131,13 +131,22 @@ impl State {
     ///
     /// # Errors
     /// A place has no room: a defect of this model.
-    pub(super) fn start(&mut self, desk: &mut Desk, job: JobNo, places: &Places) -> Result<(), PlaneError> {
+    pub(super) fn start(
+        &mut self,
+        desk: &mut Desk,
+        job: JobNo,
+        places: &Places,
+    ) -> Result<(), PlaneError> {
         let mut ranks = 0..desk.job(job).tasks;
         for (node, tasks) in places {
             for rank in ranks.by_ref().take(*tasks as usize) {
                 if !desk.place(job, rank, *node)? {
                     let node = desk.pool().node(*node).spec.name.to_string();
-                    return Err(PlaneError::NotFree { job: desk.job(job).id.to_string(), rank, node });
+                    return Err(PlaneError::NotFree {
+                        job: desk.job(job).id.to_string(),
+                        rank,
+                        node,
+                    });
                 }
             }
         }

@@ -1,7 +1,9 @@
-//! Which nodes a job gets, of those that have room for its tasks. Without topology: the tightest run of consecutive nodes, in it the
-//! tightest node that is enough, else nodes in their order (src/plugins/topology/common/eval_nodes.c, best fit over consecutive
-//! nodes). With topology/tree: the lowest switch below which there is room for all, and of its leaves as few as possible, the
-//! tightest last (doc/html/topology.shtml). Room is counted in tasks. Whether a job may start is not asked here.
+//! Which nodes a job gets, of those that have room for its tasks. Without topology: the tightest
+//! run of consecutive nodes, in it the tightest node that is enough, else nodes in their order
+//! (src/plugins/topology/common/eval_nodes.c, best fit over consecutive nodes). With topology/tree:
+//! the lowest switch below which there is room for all, and of its leaves as few as possible, the
+//! tightest last (doc/html/topology.shtml). Room is counted in tasks. Whether a job may start is
+//! not asked here.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +48,8 @@ impl Switches {
         let mut left = tasks;
         let mut places = Vec::new();
         while left > 0 && !leaves.is_empty() {
-            let best = (0..leaves.len()).min_by_key(|at| tightness(&leaves[*at], left)).unwrap_or(0);
+            let best =
+                (0..leaves.len()).min_by_key(|at| tightness(&leaves[*at], left)).unwrap_or(0);
             left = in_order(&leaves.remove(best), left, &mut places);
         }
         places
@@ -72,15 +75,18 @@ fn room_of(rooms: &[(NodeId, u32)]) -> u64 {
     rooms.iter().map(|(_, room)| u64::from(*room)).sum()
 }
 
-/// Lower is better: what is enough before what is not, the tightest of the one and the largest of the other.
+/// Lower is better: what is enough before what is not, the tightest of the one and the largest of
+/// the other.
 fn tightness(rooms: &[(NodeId, u32)], left: u32) -> (bool, u64) {
     let room = room_of(rooms);
     if room >= u64::from(left) { (false, room) } else { (true, u64::MAX - room) }
 }
 
-/// Best fit over runs of consecutive nodes: the tightest run that is enough for what is left, else the largest.
+/// Best fit over runs of consecutive nodes: the tightest run that is enough for what is left, else
+/// the largest.
 fn consecutive(rooms: &[(NodeId, u32)], tasks: u32) -> Places {
-    let mut runs: Vec<&[(NodeId, u32)]> = rooms.chunk_by(|one, next| one.0.0 + 1 == next.0.0).collect();
+    let mut runs: Vec<&[(NodeId, u32)]> =
+        rooms.chunk_by(|one, next| one.0.0 + 1 == next.0.0).collect();
     let mut left = tasks;
     let mut places = Vec::new();
     while left > 0 && !runs.is_empty() {

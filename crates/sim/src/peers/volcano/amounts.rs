@@ -1,4 +1,5 @@
-//! CPUs, memory and GPUs of a job, a queue or the whole cluster, as Volcano adds and compares them: each by itself.
+//! CPUs, memory and GPUs of a job, a queue or the whole cluster, as Volcano adds and compares them:
+//! each by itself.
 
 use std::ops::{Add, AddAssign, SubAssign};
 
@@ -70,14 +71,15 @@ impl Amounts {
         self.each(asked, of_asked).within(other)
     }
 
-    /// The largest of the parts that this is of a whole, in parts of a thousand million; of nothing nothing is 0 and
-    /// something is all.
+    /// The largest of the parts that this is of a whole, in parts of a thousand million; of nothing
+    /// nothing is 0 and something is all.
     pub(super) fn share_of(self, whole: Self) -> u64 {
         const ALL: u64 = 1_000_000_000;
         let part = |amount: u64, whole: u64| match (amount, whole) {
             (0, 0) => 0,
             (_, 0) => ALL,
-            _ => u64::try_from(u128::from(amount) * u128::from(ALL) / u128::from(whole)).unwrap_or(u64::MAX),
+            _ => u64::try_from(u128::from(amount) * u128::from(ALL) / u128::from(whole))
+                .unwrap_or(u64::MAX),
         };
         let parts = self.each(whole, part);
         parts.cpu_milli.max(parts.memory_bytes).max(parts.gpu_milli)

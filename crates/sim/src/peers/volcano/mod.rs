@@ -1,15 +1,16 @@
-//! Volcano with its default configuration: a session each second that lets pod groups in, divides the cluster between queues by
-//! weight, and places gangs whole. Where the site's queues take back what others borrow, action `gangreclaim` takes the place of
-//! `enqueue`.
+//! Volcano with its default configuration: a session each second that lets pod groups in, divides
+//! the cluster between queues by weight, and places gangs whole. Where the site's queues take back
+//! what others borrow, action `gangreclaim` takes the place of `enqueue`.
 //!
 //! * `amounts.rs`: CPUs, memory and GPUs, added and compared
 //! * `queues.rs`: what each queue deserves
 //! * `nodes.rs`: which node a pod gets
 //! * `session.rs`: what one session does
 //!
-//! Sources, for each constant beside it: volcano-sh/volcano, release 1.15.1 (pkg/scheduler, and the configuration in
-//! installer/helm/chart/volcano/config/volcano-scheduler.conf). What is not modelled stands in docs/models.md. It must not look
-//! at how long a job runs or is believed to: Volcano does not.
+//! Sources, for each constant beside it: volcano-sh/volcano, release 1.15.1 (pkg/scheduler, and the
+//! configuration in installer/helm/chart/volcano/config/volcano-scheduler.conf). What is not
+//! modelled stands in docs/models.md. It must not look at how long a job runs or is believed to:
+//! Volcano does not.
 
 mod amounts;
 mod nodes;
@@ -56,8 +57,8 @@ struct Job {
 #[derive(Clone, Debug)]
 pub struct Volcano {
     /// Actions are `allocate, backfill, gangreclaim` instead of `enqueue, allocate, backfill`
-    /// (design document gang-aware-eviction-design): with `enqueue` nobody would be let in while the cluster is full, and so
-    /// nobody could reclaim.
+    /// (design document gang-aware-eviction-design): with `enqueue` nobody would be let in while
+    /// the cluster is full, and so nobody could reclaim.
     reclaims: bool,
     queues: Vec<Queue>,
     at: BTreeMap<QueueName, usize>,
@@ -72,7 +73,8 @@ pub struct Volcano {
 }
 
 impl Volcano {
-    /// The default configuration, or the one that reclaims where the site asks for it and has queues to reclaim from.
+    /// The default configuration, or the one that reclaims where the site asks for it and has
+    /// queues to reclaim from.
     #[must_use]
     pub fn new(site: &Site, seed: u64) -> Self {
         let (queues, at) = queues::leaves(site);
@@ -143,7 +145,13 @@ impl Plane for Volcano {
         self.enter(job, Phase::Ended);
     }
 
-    fn lost(&mut self, _desk: &Desk, _node: NodeId, _device: Option<usize>, tasks: &[(JobNo, u32)]) {
+    fn lost(
+        &mut self,
+        _desk: &Desk,
+        _node: NodeId,
+        _device: Option<usize>,
+        tasks: &[(JobNo, u32)],
+    ) {
         self.broken.extend(tasks.iter().map(|(job, _)| *job));
         self.is_changed = true;
     }

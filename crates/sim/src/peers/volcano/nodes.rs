@@ -1,13 +1,15 @@
-//! Which node a pod gets: plugins `nodeorder` and `binpack` of the default configuration, added up. `binpack` knows CPUs and
-//! memory only unless it is told of GPUs, and for them it takes back exactly what `nodeorder` gives to empty nodes. So what
-//! decides is mostly how evenly CPUs, memory and GPUs of a node would be used.
+//! Which node a pod gets: plugins `nodeorder` and `binpack` of the default configuration, added up.
+//! `binpack` knows CPUs and memory only unless it is told of GPUs, and for them it takes back
+//! exactly what `nodeorder` gives to empty nodes. So what decides is mostly how evenly CPUs, memory
+//! and GPUs of a node would be used.
 
 use muster_model::job::Resources;
 
 use crate::fleet::PoolNode;
 
-/// CPUs and memory that a container without requests counts for in `nodeorder` (pkg/scheduler/util/pod_resources.go of
-/// Kubernetes 1.35, DefaultMilliCPURequest and DefaultMemoryRequest).
+/// CPUs and memory that a container without requests counts for in `nodeorder`
+/// (pkg/scheduler/util/pod_resources.go of Kubernetes 1.35, DefaultMilliCPURequest and
+/// DefaultMemoryRequest).
 const DEFAULT_CPU_MILLI: u64 = 100;
 const DEFAULT_MEMORY_BYTES: u64 = 200 << 20;
 /// Of a fraction of 1.
@@ -36,7 +38,8 @@ impl Of {
 /// Score of a node for a pod, in thousandths, where `placed` pods of the same gang come before it.
 pub(super) fn score(node: &PoolNode, pod: &Resources, placed: u32) -> u64 {
     let before = |asked: u64| u64::from(placed).saturating_mul(asked);
-    let of = |there: u64, free: u64, asked: u64| Of { there, held: there - free + before(asked), asked };
+    let of =
+        |there: u64, free: u64, asked: u64| Of { there, held: there - free + before(asked), asked };
     let cpu = of(u64::from(node.spec.cpus.0), u64::from(node.cpus), u64::from(pod.cpus.0));
     let memory = of(node.spec.memory.0, node.memory_bytes, pod.memory.0);
     let devices = u64::from(node.free.len() as u32 - node.broken.len());
@@ -44,21 +47,25 @@ pub(super) fn score(node: &PoolNode, pod: &Resources, placed: u32) -> u64 {
     (least(cpu, memory) + balanced(cpu, memory, gpu)) * 1000 + binpack(cpu, memory)
 }
 
-/// What of CPUs and memory would be left, 0 to 100 (noderesources, LeastAllocated, 50 and 50, leastrequested.weight 1).
+/// What of CPUs and memory would be left, 0 to 100 (noderesources, LeastAllocated, 50 and 50,
+/// leastrequested.weight 1).
 fn least(cpu: Of, memory: Of) -> u64 {
     let parts = [cpu.with_default(DEFAULT_CPU_MILLI), memory.with_default(DEFAULT_MEMORY_BYTES)];
-    let left =
-        parts.into_iter().filter(|of| of.there > 0).map(|of| (MILLIONTHS - of.fraction()) * 100 / MILLIONTHS);
+    let left = parts
+        .into_iter()
+        .filter(|of| of.there > 0)
+        .map(|of| (MILLIONTHS - of.fraction()) * 100 / MILLIONTHS);
     let count = left.clone().count() as u64;
     left.sum::<u64>().checked_div(count).unwrap_or(0)
 }
 
-/// How evenly CPUs, memory and, where the pod asks for them, GPUs would be used, 0 to 100: 100 less the standard deviation
-/// (noderesources, BalancedAllocation, balancedresource.weight 1).
+/// How evenly CPUs, memory and, where the pod asks for them, GPUs would be used, 0 to 100: 100 less
+/// the standard deviation (noderesources, BalancedAllocation, balancedresource.weight 1).
 fn balanced(cpu: Of, memory: Of, gpu: Of) -> u64 {
     let is_asked = gpu.asked > 0;
     let parts = [Some(cpu), Some(memory), is_asked.then_some(gpu)];
-    let used: Vec<u64> = parts.into_iter().flatten().filter(|of| of.there > 0).map(Of::fraction).collect();
+    let used: Vec<u64> =
+        parts.into_iter().flatten().filter(|of| of.there > 0).map(Of::fraction).collect();
     let deviation = match used[..] {
         [] | [_] => 0,
         [one, other] => one.abs_diff(other) / 2,
@@ -71,7 +78,8 @@ fn balanced(cpu: Of, memory: Of, gpu: Of) -> u64 {
     (MILLIONTHS - deviation) * 100 / MILLIONTHS
 }
 
-/// How full CPUs and memory would be, of those that the pod asks for, in thousandths of 0 to 100 (binpack.go, all weights 1).
+/// How full CPUs and memory would be, of those that the pod asks for, in thousandths of 0 to 100
+/// (binpack.go, all weights 1).
 fn binpack(cpu: Of, memory: Of) -> u64 {
     let asked = [cpu, memory].into_iter().filter(|of| of.asked > 0 && of.there > 0);
     let count = asked.clone().count() as u64;
@@ -90,7 +98,8 @@ mod tests {
         for (cpu, memory) in [(half, half), (full, half), (full, full)] {
             assert_eq!(least(cpu, memory) * 1000 + binpack(cpu, memory), 100_000);
         }
-        // Without CPUs and memory asked for there is nothing to pack, and what is left counts alone.
+        // Without CPUs and memory asked for there is nothing to pack, and what is left counts
+        // alone.
         let cpu = Of { there: 100_000, held: 40_000, asked: 0 };
         let memory = Of { there: 1_000 << 30, held: 400 << 30, asked: 0 };
         assert_eq!((least(cpu, memory), binpack(cpu, memory)), (59, 0));
@@ -102,6 +111,9 @@ mod tests {
         assert_eq!(balanced(of(40, 10), of(40, 10), of(40, 10)), 100);
         assert_eq!(balanced(of(90, 10), of(40, 10), of(0, 0)), 75);
         // Of 1, 0.5 and 0 it is the root of 1/6.
-        assert_eq!(balanced(of(90, 10), of(40, 10), Of { there: 10_000_000, held: 0, asked: 1 }), 59);
+        assert_eq!(
+            balanced(of(90, 10), of(40, 10), Of { there: 10_000_000, held: 0, asked: 1 }),
+            59
+        );
     }
 }

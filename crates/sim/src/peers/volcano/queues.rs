@@ -1,5 +1,5 @@
-//! Queues as plugin `proportion` sees them: weight, guarantee and capability from the site's tree, and from them and from what is
-//! asked for what each deserves.
+//! Queues as plugin `proportion` sees them: weight, guarantee and capability from the site's tree,
+//! and from them and from what is asked for what each deserves.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,10 @@ impl Queue {
     /// What it may hold at most: its capability, and not what others are guaranteed.
     pub(super) fn real_capability(&self, total: Amounts, guaranteed: Amounts) -> Amounts {
         let real = total.less(guaranteed) + self.guarantee;
-        Amounts { gpu_milli: self.capability_gpu_milli.unwrap_or(u64::MAX).min(real.gpu_milli), ..real }
+        Amounts {
+            gpu_milli: self.capability_gpu_milli.unwrap_or(u64::MAX).min(real.gpu_milli),
+            ..real
+        }
     }
 }
 
@@ -72,13 +75,25 @@ pub(super) fn leaves(site: &Site) -> (Vec<Queue>, BTreeMap<QueueName, usize>) {
     (queues, at)
 }
 
-/// In a flat tree weights stand as they are; else a leaf has its share of its parent's share, rounded.
-fn gather(site: &Site, specs: &[QueueSpec], above: &str, share: u64, is_flat: bool, to: &mut Vec<Queue>) {
+/// In a flat tree weights stand as they are; else a leaf has its share of its parent's share,
+/// rounded.
+fn gather(
+    site: &Site,
+    specs: &[QueueSpec],
+    above: &str,
+    share: u64,
+    is_flat: bool,
+    to: &mut Vec<Queue>,
+) {
     let sum: u64 = specs.iter().map(|spec| u64::from(spec.weight)).sum();
     for spec in specs {
-        let path = if above.is_empty() { spec.name.to_string() } else { format!("{above}/{}", spec.name) };
-        let weight =
-            if is_flat { u64::from(spec.weight) } else { share * u64::from(spec.weight) / sum.max(1) };
+        let path =
+            if above.is_empty() { spec.name.to_string() } else { format!("{above}/{}", spec.name) };
+        let weight = if is_flat {
+            u64::from(spec.weight)
+        } else {
+            share * u64::from(spec.weight) / sum.max(1)
+        };
         match spec.queues.is_empty() {
             true => to.push(leaf(site, spec, &path, weight.max(1))),
             false => gather(site, &spec.queues, &path, weight, is_flat, to),
@@ -88,7 +103,8 @@ fn gather(site: &Site, specs: &[QueueSpec], above: &str, share: u64, is_flat: bo
 
 fn leaf(site: &Site, spec: &QueueSpec, path: &str, weight: u64) -> Queue {
     let models = || site.nodes.iter().flat_map(|node| &node.devices).map(|device| &device.model);
-    let is_of_all = models().next().is_some() && models().all(|model| spec.quota.contains_key(model));
+    let is_of_all =
+        models().next().is_some() && models().all(|model| spec.quota.contains_key(model));
     let kept = |lend: u64| spec.quota.values().map(|quota| quota.saturating_sub(lend) * 1000).sum();
     let most = |borrow: u64| spec.quota.values().map(|quota| (quota + borrow) * 1000).sum();
     Queue {
@@ -109,8 +125,9 @@ pub(super) fn guaranteed(queues: &[Queue]) -> Amounts {
     queues.iter().fold(Amounts::default(), |sum, queue| sum + queue.guarantee)
 }
 
-/// Says what each queue deserves: the cluster is poured out by weight, nobody gets more than its pods ask for or than it may
-/// hold, nor less than its guarantee, and what is left is poured out again (proportion.go, OnSessionOpen).
+/// Says what each queue deserves: the cluster is poured out by weight, nobody gets more than its
+/// pods ask for or than it may hold, nor less than its guarantee, and what is left is poured out
+/// again (proportion.go, OnSessionOpen).
 pub(super) fn divide(total: Amounts, queues: &mut [Queue]) {
     let guaranteed = guaranteed(queues);
     let mut open: Vec<usize> = (0..queues.len()).filter(|at| queues[*at].is_there()).collect();
@@ -122,8 +139,9 @@ pub(super) fn divide(total: Amounts, queues: &mut [Queue]) {
         open.retain(|at| {
             let queue = &mut queues[*at];
             let before = queue.deserved;
-            let part =
-                |amount: u64, _| (u128::from(amount) * u128::from(queue.weight) / u128::from(weights)) as u64;
+            let part = |amount: u64, _| {
+                (u128::from(amount) * u128::from(queue.weight) / u128::from(weights)) as u64
+            };
             let asked = queue.asked + queue.allocated;
             let most = queue.real_capability(total, guaranteed).min(asked);
             queue.deserved = (before + poured.each(poured, part)).min(most).max(queue.guarantee);

@@ -1,5 +1,5 @@
-//! One session: actions enqueue, allocate and, where it is configured, gangreclaim. Action backfill is for pods that ask for
-//! nothing, of which a trace has none.
+//! One session: actions enqueue, allocate and, where it is configured, gangreclaim. Action backfill
+//! is for pods that ask for nothing, of which a trace has none.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -10,11 +10,12 @@ use crate::fleet::{Desk, JobNo, PlaneError, Pool};
 use crate::peers::gang;
 use crate::peers::line::ShapeNo;
 
-/// Pods that wait and pods that run ask for at most so much of the cluster together (plugins/overcommit,
-/// defaultOverCommitFactor 1.2).
+/// Pods that wait and pods that run ask for at most so much of the cluster together
+/// (plugins/overcommit, defaultOverCommitFactor 1.2).
 const OVERCOMMIT: (u64, u64) = (12, 10);
 
-/// Queues and shapes that have been found to have no chance in this session: nothing is freed in it, so they have none later.
+/// Queues and shapes that have been found to have no chance in this session: nothing is freed in
+/// it, so they have none later.
 #[derive(Default)]
 struct Hopeless {
     queues: BTreeSet<usize>,
@@ -34,7 +35,8 @@ impl Volcano {
         let total = Amounts::there(desk.pool());
         // 1. What each queue deserves, by the pods that there are.
         queues::divide(total, &mut self.queues);
-        // 2. Which pod groups are let in; the job controller creates their pods for the next session.
+        // 2. Which pod groups are let in; the job controller creates their pods for the next
+        //    session.
         let let_in = if self.reclaims { self.everybody() } else { self.enqueue(total) };
         // 3. Gangs that find room.
         self.allocate(desk)?;
@@ -61,8 +63,9 @@ impl Volcano {
         pending.flat_map(|(_, turns)| turns.iter().map(|(_, job)| *job)).collect()
     }
 
-    /// Lets pod groups in while the cluster, overcommitted, and the queue have room for them (actions/enqueue, with
-    /// JobEnqueueable of overcommit and proportion). One that is too large is passed over.
+    /// Lets pod groups in while the cluster, overcommitted, and the queue have room for them
+    /// (actions/enqueue, with JobEnqueueable of overcommit and proportion). One that is too large
+    /// is passed over.
     fn enqueue(&mut self, total: Amounts) -> Vec<JobNo> {
         let sum = |of: fn(&queues::Queue) -> Amounts| {
             self.queues.iter().map(of).fold(Amounts::default(), |sum, amounts| sum + amounts)
@@ -76,10 +79,13 @@ impl Volcano {
             let most = self.queues[at].real_capability(total, guaranteed);
             let mut claimed = self.queues[at].asked + self.queues[at].allocated;
             let mut hopeless = BTreeSet::new();
-            while let Some((shape, turn)) = self.queues[at].pending.first(|shape| !hopeless.contains(&shape))
+            while let Some((shape, turn)) =
+                self.queues[at].pending.first(|shape| !hopeless.contains(&shape))
             {
                 let asks = self.jobs[turn.1.at()].asks;
-                if !(waiting + asks).within_for(room, asks) || !(claimed + asks).within_for(most, asks) {
+                if !(waiting + asks).within_for(room, asks)
+                    || !(claimed + asks).within_for(most, asks)
+                {
                     hopeless.insert(shape);
                     continue;
                 }
@@ -91,7 +97,8 @@ impl Volcano {
         let_in
     }
 
-    /// The next job to be tried: of the queue with the lowest share the first, queues that have what they deserve left out.
+    /// The next job to be tried: of the queue with the lowest share the first, queues that have
+    /// what they deserve left out.
     fn next(&self, hopeless: &mut Hopeless) -> Option<(usize, ShapeNo, JobNo)> {
         for at in self.in_order() {
             let queue = &self.queues[at];
@@ -110,7 +117,8 @@ impl Volcano {
         None
     }
 
-    /// Places gangs, each whole or not at all (actions/allocate): after each the queues are put in order anew.
+    /// Places gangs, each whole or not at all (actions/allocate): after each the queues are put in
+    /// order anew.
     fn allocate(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
         let mut hopeless = Hopeless::default();
         while let Some((queue, shape, job)) = self.next(&mut hopeless) {
@@ -142,7 +150,8 @@ impl Volcano {
         )
     }
 
-    /// Makes whole jobs of queues that have more than they deserve go for gangs of queues that have less (actions/gangreclaim).
+    /// Makes whole jobs of queues that have more than they deserve go for gangs of queues that have
+    /// less (actions/gangreclaim).
     fn reclaim(&mut self, desk: &mut Desk) -> Result<(), PlaneError> {
         for at in self.in_order() {
             if self.queues[at].is_overused() {
@@ -172,11 +181,13 @@ impl Volcano {
         Ok(())
     }
 
-    /// Jobs of other queues after which the gang fits: those of queues with the highest share first, of a queue those first that
-    /// hold no more than is needed, until they are enough (actions/utils, SortBundlesForReclaim). No queue is left with less than
-    /// its guarantee, and none that has only what it deserves loses anything: so plugin `capacity` answers, and `proportion` has
-    /// no answer (UnifiedEvictableFn); without one queues would take the same GPUs from each other for ever. What was placed in this session is none: only pods that
-    /// run are reclaimed.
+    /// Jobs of other queues after which the gang fits: those of queues with the highest share
+    /// first, of a queue those first that hold no more than is needed, until they are enough
+    /// (actions/utils, SortBundlesForReclaim). No queue is left with less than its guarantee, and
+    /// none that has only what it deserves loses anything: so plugin `capacity` answers, and
+    /// `proportion` has no answer (UnifiedEvictableFn); without one queues would take the same GPUs
+    /// from each other for ever. What was placed in this session is none: only pods that run are
+    /// reclaimed.
     fn victims(&self, desk: &Desk, reclaimer: usize, shape: ShapeNo) -> Option<Vec<JobNo>> {
         let (pods, pod) = self.shapes.get(shape);
         let need = Amounts::of(pods, pod);
@@ -218,7 +229,8 @@ impl Volcano {
 /// What of a victim the gang can use, in millionths of what the victim holds of what is needed.
 fn worth(holds: Amounts, need: Amounts) -> u64 {
     const ALL: u64 = 1_000_000;
-    let part = |holds: u64, need: u64| (u128::from(holds) * u128::from(ALL)).checked_div(u128::from(need));
+    let part =
+        |holds: u64, need: u64| (u128::from(holds) * u128::from(ALL)).checked_div(u128::from(need));
     let sum = |holds: Amounts| {
         [
             (holds.cpu_milli, need.cpu_milli),

@@ -1,4 +1,5 @@
-//! What people ask for, entered in the book: submit, hold, scale, save, cancel, requeue. It does not judge whether they may.
+//! What people ask for, entered in the book: submit, hold, scale, save, cancel, requeue. It does
+//! not judge whether they may.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,8 +48,15 @@ impl Book {
         self.claims.of.retain(|id, _| !hold || !promised.contains(id));
     }
 
-    /// A service has other numbers: replicas beyond the new ceiling end, those below it come, or come back.
-    pub(super) fn scaled(&mut self, id: JobId, replicas: Replicas, by: &UserName, cover: &mut Cover) {
+    /// A service has other numbers: replicas beyond the new ceiling end, those below it come, or
+    /// come back.
+    pub(super) fn scaled(
+        &mut self,
+        id: JobId,
+        replicas: Replicas,
+        by: &UserName,
+        cover: &mut Cover,
+    ) {
         cover.scaled += 1;
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let Kind::Service(service) = &mut Arc::make_mut(&mut job.spec).kind else { return };

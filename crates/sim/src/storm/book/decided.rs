@@ -1,10 +1,11 @@
-//! What a plan decides, judged against the book and entered in it: starts, promises, and promises that are given up. It never plans.
+//! What a plan decides, judged against the book and entered in it: starts, promises, and promises
+//! that are given up. It never plans.
 
 use std::sync::Arc;
 
 use muster_model::{
-    AttemptId, Decision, ElementId, Eviction, EvictionCause, Plan, QueueSpec, TaskPlacement, Time, Topology,
-    TopologyRule,
+    AttemptId, Decision, ElementId, Eviction, EvictionCause, Plan, QueueSpec, TaskPlacement, Time,
+    Topology, TopologyRule,
 };
 
 use super::{Book, Element, Job, Phase};
@@ -24,8 +25,9 @@ impl Book {
                     .claim((at, plan), *element, (placement, evict), cover)
                     .map_err(|what| format!("{element} is promised places: {what}"))?,
                 Decision::Unclaim { element } => {
-                    claims::judge_end(self, *element)
-                        .map_err(|what| format!("{element} is promised nothing any more: {what}"))?;
+                    claims::judge_end(self, *element).map_err(|what| {
+                        format!("{element} is promised nothing any more: {what}")
+                    })?;
                     cover.given_up += 1;
                     self.claims.of.remove(element);
                 }
@@ -45,7 +47,8 @@ impl Book {
             }
         }
         for (id, places) in std::mem::take(&mut self.grown) {
-            if let Some(waits) = self.jobs.get(&id).and_then(|job| owed::is_passed_by(self, job, &places, at))
+            if let Some(waits) =
+                self.jobs.get(&id).and_then(|job| owed::is_passed_by(self, job, &places, at))
             {
                 return Err(format!("{id} gets larger, on what {waits} waits for"));
             }
@@ -73,7 +76,8 @@ impl Book {
                 };
                 keep.placement.iter().any(is_same)
             };
-            if let Some((id, _)) = self.claims.of.iter().find(|(_, claim)| claim.placement.iter().any(meets))
+            if let Some((id, _)) =
+                self.claims.of.iter().find(|(_, claim)| claim.placement.iter().any(meets))
             {
                 return Err(format!("{id} is promised what is kept for {}", keep.element));
             }
@@ -81,7 +85,8 @@ impl Book {
         Ok(())
     }
 
-    /// An element is promised places, and others are told to leave them; or it goes on by the same plan that made it go.
+    /// An element is promised places, and others are told to leave them; or it goes on by the same
+    /// plan that made it go.
     fn claim(
         &mut self,
         (at, plan): (Time, &Plan),
@@ -169,8 +174,9 @@ impl Book {
         }
     }
 
-    /// The plan promises to who shrinks or is moved where it goes on. What a gang keeps counts from the moment at which it is
-    /// told to leave the rest; who is moved is placed beside those for whom he goes.
+    /// The plan promises to who shrinks or is moved where it goes on. What a gang keeps counts from
+    /// the moment at which it is told to leave the rest; who is moved is placed beside those for
+    /// whom he goes.
     fn goes_on(&mut self, at: Time, plan: &Plan, eviction: &Eviction) -> Result<(), String> {
         let Eviction { id: AttemptId { element, .. }, cause } = *eviction;
         if !matches!(cause, EvictionCause::Shrunk | EvictionCause::Moved) {
@@ -191,7 +197,12 @@ impl Book {
     }
 
     /// Promises places to an element, beside all that stays and was promised.
-    fn promise(&mut self, at: Time, id: ElementId, placement: &Arc<[TaskPlacement]>) -> Result<(), String> {
+    fn promise(
+        &mut self,
+        at: Time,
+        id: ElementId,
+        placement: &Arc<[TaskPlacement]>,
+    ) -> Result<(), String> {
         if self.claims.of.contains_key(&id) {
             return Err("it was promised places already".to_owned());
         }
@@ -217,7 +228,8 @@ impl Book {
     ) -> Result<(), String> {
         let ElementId { job: number, index } = id.element;
         let job = self.jobs.get(&number).ok_or_else(|| format!("{id} starts and is of no job"))?;
-        let element = job.elements.get(&index).ok_or_else(|| format!("{id} starts and is no element"))?;
+        let element =
+            job.elements.get(&index).ok_or_else(|| format!("{id} starts and is no element"))?;
         // 1. May it start?
         let Phase::Waits { held, not_before } = element.phase else {
             return Err(format!("{id} starts though it does not wait"));
@@ -236,7 +248,13 @@ impl Book {
         }
         let is_active = |element: &&Element| matches!(element.phase, Phase::Active(_));
         let active = job.elements.values().filter(is_active).count() as u32;
-        if job.spec.array.as_ref().and_then(|array| array.max_running).is_some_and(|most| active >= most) {
+        if job
+            .spec
+            .array
+            .as_ref()
+            .and_then(|array| array.max_running)
+            .is_some_and(|most| active >= most)
+        {
             return Err(format!("{id} starts beyond the cap of its array"));
         }
         // 2. May it start there?
@@ -255,7 +273,8 @@ impl Book {
             holdings::judge_queues(self, (job, index), placement, at)
                 .map_err(|what| format!("{id} starts beyond {what}"))?;
         }
-        claims::judge_start(self, id.element, placement).map_err(|what| format!("{id} starts: {what}"))?;
+        claims::judge_start(self, id.element, placement)
+            .map_err(|what| format!("{id} starts: {what}"))?;
         windows::judge_start(self, job, placement, at, cover)
             .map_err(|what| format!("{id} starts {what}"))?;
         let pays = |(_, queue): &(String, &QueueSpec)| queue.budget.is_some();
@@ -268,10 +287,12 @@ impl Book {
         if is_larger {
             attempt.counts = false;
             self.larger.push(id);
-            // Which of them it has for its fewest is not known: whoever waits for any of them could have had one.
+            // Which of them it has for its fewest is not known: whoever waits for any of them could
+            // have had one.
             self.grown.push((number, onward::stretched(&spec, placement)));
         }
-        let Some(element) = self.jobs.get_mut(&number).and_then(|job| job.elements.get_mut(&index)) else {
+        let Some(element) = self.jobs.get_mut(&number).and_then(|job| job.elements.get_mut(&index))
+        else {
             return Ok(());
         };
         element.attempts += 1;
@@ -296,7 +317,8 @@ fn count_start(
     cover.restarts += u64::from(element.attempts > 0);
     cover.larger += u64::from(placement.len() as u32 > job.spec.min_tasks());
     let wish = job.spec.constraint.topology.as_ref();
-    let must_lie = |wish: &Topology| matches!(wish.rule, TopologyRule::Required(_)) || wish.segment.is_some();
+    let must_lie =
+        |wish: &Topology| matches!(wish.rule, TopologyRule::Required(_)) || wish.segment.is_some();
     cover.together += u64::from(wish.is_some_and(must_lie));
     cover.shares += u64::from(placement.iter().any(|place| (1..1000).contains(&place.share.0)));
 }

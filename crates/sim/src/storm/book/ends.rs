@@ -1,7 +1,9 @@
-//! How attempts, elements and jobs must end, and who may start after whom. It does not look at what the engine says of it.
+//! How attempts, elements and jobs must end, and who may start after whom. It does not look at what
+//! the engine says of it.
 
 use muster_model::{
-    AfterCheckpoint, Dependency, DependencyKind, ElementId, JobId, JobSpec, Outcome, Restart, Span, Time,
+    AfterCheckpoint, Dependency, DependencyKind, ElementId, JobId, JobSpec, Outcome, Restart, Span,
+    Time,
 };
 
 use super::{Book, Element, Job, Phase};
@@ -35,7 +37,8 @@ impl Book {
         }
         let fate = attempt.end();
         let again = again(at, &job.spec, attempt, element.restarts, &fate);
-        // Who goes on by a plan does unless it has come to another end on the way, or may not start.
+        // Who goes on by a plan does unless it has come to another end on the way, or may not
+        // start.
         if held || fate != Some(Fate::Preempted) {
             self.claims.of.remove(&id);
         }
@@ -75,10 +78,15 @@ impl Book {
         }
     }
 
-    /// Ends what waits for something that can never be; by number, since a job may only wait for earlier ones.
+    /// Ends what waits for something that can never be; by number, since a job may only wait for
+    /// earlier ones.
     pub(super) fn dependencies(&mut self) {
-        let waiting: Vec<JobId> =
-            self.jobs.iter().filter(|(_, job)| !job.spec.after.is_empty()).map(|(id, _)| *id).collect();
+        let waiting: Vec<JobId> = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| !job.spec.after.is_empty())
+            .map(|(id, _)| *id)
+            .collect();
         for id in waiting {
             let begun = |on: &JobId| self.jobs.get(on).is_some_and(Job::has_begun);
             let Some(job) = self.jobs.get(&id) else { continue };
@@ -86,12 +94,17 @@ impl Book {
             let Some(job) = self.jobs.get_mut(&id) else { continue };
             job.met.extend(met);
             let Some(job) = self.jobs.get(&id) else { continue };
-            let Some(on) = job.spec.after.iter().find(|one| self.is_lost(one)).map(|one| one.job) else {
+            let Some(on) = job.spec.after.iter().find(|one| self.is_lost(one)).map(|one| one.job)
+            else {
                 continue;
             };
             let waits = |element: &Element| matches!(element.phase, Phase::Waits { .. });
-            let ends: Vec<u32> =
-                job.elements.iter().filter(|(_, element)| waits(element)).map(|(index, _)| *index).collect();
+            let ends: Vec<u32> = job
+                .elements
+                .iter()
+                .filter(|(_, element)| waits(element))
+                .map(|(index, _)| *index)
+                .collect();
             self.waited_for.insert(id, job.spec.after.clone());
             for index in ends {
                 self.end(ElementId { job: id, index }, Outcome::DependencyFailed { on });
@@ -120,7 +133,8 @@ impl Book {
     }
 }
 
-/// When an element starts again whose attempt has ended so, and how many restarts it has used up by then.
+/// When an element starts again whose attempt has ended so, and how many restarts it has used up by
+/// then.
 fn again(
     at: Time,
     spec: &JobSpec,
@@ -135,11 +149,14 @@ fn again(
     let is_left = |most: u32| used < most;
     match fate {
         Some(Fate::Failed(Outcome::StartFailed { .. })) => None,
-        Some(Fate::Failed(outcome)) if takes_turns(spec, attempt, outcome) && attempt.has_saved() => {
+        Some(Fate::Failed(outcome))
+            if takes_turns(spec, attempt, outcome) && attempt.has_saved() =>
+        {
             Some((restarts, Time(0)))
         }
         Some(Fate::Failed(outcome))
-            if takes_turns(spec, attempt, outcome) && is_left(restart.max_restarts.max(START_RETRIES)) =>
+            if takes_turns(spec, attempt, outcome)
+                && is_left(restart.max_restarts.max(START_RETRIES)) =>
         {
             Some(next_restart(at, restart, used))
         }
@@ -161,7 +178,8 @@ fn again(
     }
 }
 
-/// True for a bad end of its own of a job that was warned of its limit, and is to be queued again after that.
+/// True for a bad end of its own of a job that was warned of its limit, and is to be queued again
+/// after that.
 fn takes_turns(spec: &JobSpec, attempt: &Attempt, outcome: &Outcome) -> bool {
     spec.checkpoint.is_some_and(|terms| terms.then == AfterCheckpoint::Requeue)
         && attempt.was_warned()

@@ -1,4 +1,5 @@
-//! What an event changes in the book: tasks, nodes, queues, levels. What people ask for is in `asked.rs`. It decides nothing.
+//! What an event changes in the book: tasks, nodes, queues, levels. What people ask for is in
+//! `asked.rs`. It decides nothing.
 
 use std::sync::Arc;
 
@@ -13,7 +14,12 @@ use crate::storm::cover::Cover;
 use crate::storm::{holdings, site, windows};
 
 impl Book {
-    pub(super) fn event(&mut self, at: Time, event: &Event, cover: &mut Cover) -> Result<(), String> {
+    pub(super) fn event(
+        &mut self,
+        at: Time,
+        event: &Event,
+        cover: &mut Cover,
+    ) -> Result<(), String> {
         if changes_the_world(event) {
             self.claims.intervene();
         }
@@ -21,7 +27,9 @@ impl Book {
             Event::Submitted { job, spec } => self.submitted(*job, spec)?,
             Event::Hold(target) => self.hold(*target, true),
             Event::Release(target) => self.hold(*target, false),
-            Event::AdminHold { .. } | Event::AdminRelease { .. } => Err("no run has administrators")?,
+            Event::AdminHold { .. } | Event::AdminRelease { .. } => {
+                Err("no run has administrators")?
+            }
             Event::Cancel { target, by } => self.cancel(*target, by),
             Event::Requeue(target) => self.requeue(*target),
             Event::QueuesSet(tree) => self.queues_set(tree),
@@ -37,7 +45,9 @@ impl Book {
                     self.acknowledged(at, id, report.rank, told, cover);
                     return Ok(());
                 }
-                if let Some(attempt) = self.attempt_mut(id.element).filter(|attempt| attempt.id == id) {
+                if let Some(attempt) =
+                    self.attempt_mut(id.element).filter(|attempt| attempt.id == id)
+                {
                     if attempt.hear(report.rank, &report.what) {
                         attempt.ran_from = Some(at);
                         self.running.push(id);
@@ -47,7 +57,9 @@ impl Book {
             }
             Event::StartOverdue { id, after } => {
                 cover.overdue += 1;
-                let Some(attempt) = self.attempt_mut(id.element).filter(|attempt| attempt.id == *id) else {
+                let Some(attempt) =
+                    self.attempt_mut(id.element).filter(|attempt| attempt.id == *id)
+                else {
                     return Err(format!("{id} is given up though it is over"));
                 };
                 if at < attempt.held_from + *after {
@@ -138,7 +150,8 @@ impl Book {
     }
 }
 
-/// True for what may make a promise impossible: nodes, devices, levels and queues are not what they were.
+/// True for what may make a promise impossible: nodes, devices, levels and queues are not what they
+/// were.
 fn changes_the_world(event: &Event) -> bool {
     match event {
         Event::NodeJoined(_)

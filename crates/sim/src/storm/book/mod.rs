@@ -1,5 +1,6 @@
-//! A second account of every job, kept from the journal alone: what was accepted, asked for, started and reported. It says
-//! how each element must end and finds what the engine says otherwise. It shares no code with the engine and never plans.
+//! A second account of every job, kept from the journal alone: what was accepted, asked for,
+//! started and reported. It says how each element must end and finds what the engine says
+//! otherwise. It shares no code with the engine and never plans.
 
 mod asked;
 mod decided;
@@ -11,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_model::{
-    AttemptId, Dependency, ElementId, JobId, JobSpec, NodeName, Outcome, QueueName, QueueTree, TaskPlacement,
-    Time,
+    AttemptId, Dependency, ElementId, JobId, JobSpec, NodeName, Outcome, QueueName, QueueTree,
+    TaskPlacement, Time,
 };
 use muster_runtime::{Batch, Record};
 
@@ -67,7 +68,8 @@ pub(crate) struct Job {
     /// The leaf that it waits in.
     pub(crate) leaf: QueueName,
     held: bool,
-    /// Jobs whose start it waited for, and that have begun. A service may have to begin anew when it is given more.
+    /// Jobs whose start it waited for, and that have begun. A service may have to begin anew when
+    /// it is given more.
     met: BTreeSet<JobId>,
     pub(crate) elements: BTreeMap<u32, Element>,
 }
@@ -109,8 +111,8 @@ pub(crate) struct Book {
     ends: Vec<(ElementId, Outcome)>,
     job_ends: Vec<(JobId, bool)>,
     running: Vec<AttemptId>,
-    /// What the plan at hand starts with more than its fewest tasks. It got those when all others had had their turn, so it
-    /// counts, and is judged, when the whole plan is known.
+    /// What the plan at hand starts with more than its fewest tasks. It got those when all others
+    /// had had their turn, so it counts, and is judged, when the whole plan is known.
     larger: Vec<AttemptId>,
     /// Whose gang gets larger by the plan at hand, and on which places.
     grown: Vec<(JobId, Vec<TaskPlacement>)>,
@@ -163,7 +165,8 @@ impl Book {
         })
     }
 
-    /// What counts in quota and limits: what holds its places and was not told to go, and what was promised places.
+    /// What counts in quota and limits: what holds its places and was not told to go, and what was
+    /// promised places.
     pub(crate) fn counted(&self) -> impl Iterator<Item = (&Job, &[TaskPlacement])> {
         self.counted_without(&[])
     }
@@ -177,13 +180,17 @@ impl Book {
         let holds = self.active().filter(move |(_, attempt)| stays(attempt));
         let holds = holds.map(|(job, attempt)| (job, &*attempt.placement));
         let promised = self.claims.of.iter();
-        holds.chain(promised.filter_map(|(id, claim)| Some((self.jobs.get(&id.job)?, &*claim.placement))))
+        holds.chain(
+            promised.filter_map(|(id, claim)| Some((self.jobs.get(&id.job)?, &*claim.placement))),
+        )
     }
 
     /// What starts larger than it must, and does not count yet.
     pub(crate) fn uncounted(&self) -> impl Iterator<Item = (&Job, &[TaskPlacement])> {
         let attempts = self.larger.iter().filter_map(|id| self.attempt(id.element));
-        attempts.filter_map(|attempt| Some((self.jobs.get(&attempt.id.element.job)?, &*attempt.placement)))
+        attempts.filter_map(|attempt| {
+            Some((self.jobs.get(&attempt.id.element.job)?, &*attempt.placement))
+        })
     }
 
     /// As [`Book::counted`], and from when on.
@@ -191,10 +198,9 @@ impl Book {
         let holds = self.active().filter(|(_, attempt)| attempt.counts);
         let holds = holds.map(|(job, attempt)| (job, &*attempt.placement, attempt.held_from));
         let promised = self.claims.of.iter();
-        holds.chain(
-            promised
-                .filter_map(|(id, claim)| Some((self.jobs.get(&id.job)?, &*claim.placement, claim.since))),
-        )
+        holds.chain(promised.filter_map(|(id, claim)| {
+            Some((self.jobs.get(&id.job)?, &*claim.placement, claim.since))
+        }))
     }
 
     /// The leaf in which a job waits and is counted.

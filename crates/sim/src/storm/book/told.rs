@@ -1,4 +1,5 @@
-//! Does the engine tell what must be told: every end, and every attempt that runs? It changes nothing but what was told.
+//! Does the engine tell what must be told: every end, and every attempt that runs? It changes
+//! nothing but what was told.
 
 use muster_model::{Attempt, AttemptId, ElementId, Outcome};
 use muster_runtime::engine::Fact;
@@ -25,11 +26,19 @@ impl Book {
                             && (*first..=*last).contains(&id.index)
                             && (id.index - first).is_multiple_of(*step)
                     };
-                    let outcome = self.as_named_here(ElementId { job: *job, index: *first }, outcome);
-                    let told: Vec<_> =
-                        self.ends.iter().filter(|(id, how)| theirs(id) && *how == outcome).cloned().collect();
+                    let outcome =
+                        self.as_named_here(ElementId { job: *job, index: *first }, outcome);
+                    let told: Vec<_> = self
+                        .ends
+                        .iter()
+                        .filter(|(id, how)| theirs(id) && *how == outcome)
+                        .cloned()
+                        .collect();
                     if told.len() < *count as usize {
-                        return Err(format!("{count} elements of {job} end together, {} should", told.len()));
+                        return Err(format!(
+                            "{count} elements of {job} end together, {} should",
+                            told.len()
+                        ));
                     }
                     let single = |id: &ElementId| {
                         facts
@@ -66,8 +75,8 @@ impl Book {
         }
     }
 
-    /// A job does not fail for having been asked to make room: it may end while it is, by itself or by a cancellation, and
-    /// otherwise waits again.
+    /// A job does not fail for having been asked to make room: it may end while it is, by itself or
+    /// by a cancellation, and otherwise waits again.
     fn not_for_being_asked(
         &self,
         element: ElementId,
@@ -82,7 +91,8 @@ impl Book {
         }
     }
 
-    /// Of several dependencies that fail in one batch the engine may name any; here the first is named.
+    /// Of several dependencies that fail in one batch the engine may name any; here the first is
+    /// named.
     fn as_named_here(&self, id: ElementId, outcome: &Outcome) -> Outcome {
         let lost = self.waited_for.get(&id.job).map_or(&[][..], Vec::as_slice);
         let mut lost = lost.iter().filter(|one| self.is_lost(one));

@@ -1,5 +1,5 @@
-//! Numbers drawn from distributions. Logarithms may differ in their last digit between platforms; lengths are rounded to the second,
-//! so that it hardly ever shows.
+//! Numbers drawn from distributions. Logarithms may differ in their last digit between platforms;
+//! lengths are rounded to the second, so that it hardly ever shows.
 
 use muster_model::Span;
 use muster_spec::recipe::Lengths;

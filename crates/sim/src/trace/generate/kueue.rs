@@ -1,5 +1,6 @@
-//! What Kueue's generator of performance tests creates (test/performance/scheduler/runner/generator): every set of every queue beside
-//! the others, a workload each time the interval of its set is over. Nothing is drawn.
+//! What Kueue's generator of performance tests creates
+//! (test/performance/scheduler/runner/generator): every set of every queue beside the others, a
+//! workload each time the interval of its set is over. Nothing is drawn.
 
 use std::sync::Arc;
 
@@ -7,14 +8,17 @@ use muster_model::Time;
 use muster_spec::recipe::KueueQueue;
 use muster_spec::{Ended, TraceJob};
 
-/// All workloads, by when they are created. The class stands in for the user, who is not known; classes are told apart so.
+/// All workloads, by when they are created. The class stands in for the user, who is not known;
+/// classes are told apart so.
 pub(super) fn jobs(queues: &[KueueQueue]) -> Vec<TraceJob> {
     let mut jobs = Vec::new();
     for queue in queues {
         for (set_number, set) in queue.sets.iter().enumerate() {
             let mut now = Time(0);
             for round in 0..set.count {
-                for (number, (class, pods, task, runtime, priority)) in set.workloads.iter().enumerate() {
+                for (number, (class, pods, task, runtime, priority)) in
+                    set.workloads.iter().enumerate()
+                {
                     now = now + set.interval;
                     jobs.push(TraceJob {
                         id: format!("{}/{class}-{set_number}-{round}-{number}", queue.name).into(),

@@ -24,7 +24,8 @@ pub(super) fn jobs(mix: &Mix, seed: u64) -> impl Iterator<Item = TraceJob> + '_ 
     (1u64..).map_while(move |number| {
         now = rates.next(mix, &mut dice, now);
         let submit = Time(now as u64);
-        (submit < end && submit < Time::NEVER).then(|| job(mix, &classes, &users, &mut dice, number, submit))
+        (submit < end && submit < Time::NEVER)
+            .then(|| job(mix, &classes, &users, &mut dice, number, submit))
     })
 }
 
@@ -78,15 +79,21 @@ struct Rates {
 impl Rates {
     fn new(mix: &Mix) -> Self {
         let weekend = mix.weekend_percent as f64 / 100.0;
-        let hours = |factor: f64| mix.hours.iter().map(|hour| *hour as f64 * factor).collect::<Vec<f64>>();
+        let hours =
+            |factor: f64| mix.hours.iter().map(|hour| *hour as f64 * factor).collect::<Vec<f64>>();
         let (workdays, weekends) = (hours(1.0), hours(weekend));
         let busiest = workdays.iter().chain(&weekends).copied().fold(0.0, f64::max);
-        let mean = (workdays.iter().sum::<f64>() * 5.0 + weekends.iter().sum::<f64>() * 2.0) / 168.0;
+        let mean =
+            (workdays.iter().sum::<f64>() * 5.0 + weekends.iter().sum::<f64>() * 2.0) / 168.0;
         let share = |hours: Vec<f64>| hours.into_iter().map(|hour| hour / busiest).collect();
-        Self { hours: [share(workdays), share(weekends)], busiest_ms: mix.every.0 as f64 * mean / busiest }
+        Self {
+            hours: [share(workdays), share(weekends)],
+            busiest_ms: mix.every.0 as f64 * mean / busiest,
+        }
     }
 
-    /// When the next job is submitted: drawn as if every hour were the busiest, and thinned out in the others.
+    /// When the next job is submitted: drawn as if every hour were the busiest, and thinned out in
+    /// the others.
     fn next(&self, mix: &Mix, dice: &mut Dice, mut now: f64) -> f64 {
         if mix.regular {
             return now + mix.every.0 as f64;
@@ -133,7 +140,8 @@ mod tests {
         assert_ne!(made(TWO, 7), made(TWO, 8));
     }
 
-    /// Each share is within three standard deviations of what the recipe says; the seed is fixed, so that it stays so.
+    /// Each share is within three standard deviations of what the recipe says; the seed is fixed,
+    /// so that it stays so.
     #[test]
     fn what_is_drawn_is_as_the_recipe_says() {
         let jobs = made(TWO, 42);
@@ -141,31 +149,47 @@ mod tests {
         assert!(jobs.is_sorted_by_key(|job| job.submit));
         let last = jobs.last().unwrap().submit.0 as f64 / 20_000.0;
         assert!((last - 60_000.0).abs() < 1500.0, "{last} ms between submits");
-        let part =
-            |of: &dyn Fn(&TraceJob) -> bool| jobs.iter().filter(|job| of(job)).count() as f64 / 20_000.0;
-        let near =
-            |found: f64, expected: f64| assert!((found - expected).abs() < 0.015, "{found}, not {expected}");
+        let part = |of: &dyn Fn(&TraceJob) -> bool| {
+            jobs.iter().filter(|job| of(job)).count() as f64 / 20_000.0
+        };
+        let near = |found: f64, expected: f64| {
+            assert!((found - expected).abs() < 0.015, "{found}, not {expected}")
+        };
         near(part(&|job| job.id.starts_with("small-")), 0.9);
         near(part(&|job| job.ended == Ended::Failed), 0.18);
         near(part(&|job| job.tasks == 4), 0.05);
         near(part(&|job| (8..18).contains(&(job.submit.0 / HOUR_MS % 24))), 30.0 / 44.0);
         near(part(&|job| job.submit.0 / DAY_MS % 7 >= 5), 1.0 / 6.0);
         near(part(&|job| job.user.as_deref() == Some("u1")), 1.0 / 2.929);
-        let small: Vec<&TraceJob> = jobs.iter().filter(|job| job.id.starts_with("small-")).collect();
-        let below = |limit: u64| small.iter().filter(|job| job.runtime.unwrap().0 <= limit).count() as f64;
+        let small: Vec<&TraceJob> =
+            jobs.iter().filter(|job| job.id.starts_with("small-")).collect();
+        let below =
+            |limit: u64| small.iter().filter(|job| job.runtime.unwrap().0 <= limit).count() as f64;
         near(below(600_000) / small.len() as f64, 0.5);
         near(below(7_200_000) / small.len() as f64, 0.95);
         assert!(
-            small.iter().all(|job| job.runtime <= job.requested && job.runtime.unwrap().0 <= 8 * HOUR_MS)
+            small
+                .iter()
+                .all(|job| job.runtime <= job.requested && job.runtime.unwrap().0 <= 8 * HOUR_MS)
         );
         let gangs = jobs.iter().filter(|job| job.id.starts_with("gang-"));
-        assert!(gangs.clone().all(|job| job.runtime <= Some(Span(HOUR_MS)) && job.task.gpu.devices == 8));
-        assert!(gangs.clone().any(|job| job.runtime == Some(Span(HOUR_MS))), "cut at what they asked for");
+        assert!(
+            gangs
+                .clone()
+                .all(|job| job.runtime <= Some(Span(HOUR_MS)) && job.task.gpu.devices == 8)
+        );
+        assert!(
+            gangs.clone().any(|job| job.runtime == Some(Span(HOUR_MS))),
+            "cut at what they asked for"
+        );
     }
 
     #[test]
     fn a_trace_ends_where_the_recipe_says() {
-        let jobs = made("{length: 1h, every: 10m, arrivals: regular, classes: [{name: a, runtime: 1s}]}", 1);
+        let jobs = made(
+            "{length: 1h, every: 10m, arrivals: regular, classes: [{name: a, runtime: 1s}]}",
+            1,
+        );
         let submits: Vec<u64> = jobs.iter().map(|job| job.submit.0 / 60_000).collect();
         assert_eq!(submits, [10, 20, 30, 40, 50]);
         let dated = "{jobs: 1, start: '2026-03-02T00:00:00Z', every: 10m, arrivals: regular, classes: [{name: a, runtime: 1s}]}";

@@ -1,4 +1,5 @@
-//! Makes a trace from a recipe. The same recipe and seed make the same trace; chance comes in as the seed alone.
+//! Makes a trace from a recipe. The same recipe and seed make the same trace; chance comes in as
+//! the seed alone.
 
 pub(crate) mod draw;
 mod kueue;
@@ -7,8 +8,13 @@ mod mix;
 use muster_spec::TraceJob;
 use muster_spec::recipe::Recipe;
 
-/// The jobs of a recipe, in the order of their submits. `most` ends a mix early; what Kueue's generator creates is complete.
-pub fn generate(recipe: &Recipe, seed: u64, most: Option<u64>) -> Box<dyn Iterator<Item = TraceJob> + '_> {
+/// The jobs of a recipe, in the order of their submits. `most` ends a mix early; what Kueue's
+/// generator creates is complete.
+pub fn generate(
+    recipe: &Recipe,
+    seed: u64,
+    most: Option<u64>,
+) -> Box<dyn Iterator<Item = TraceJob> + '_> {
     match recipe {
         Recipe::Mix(recipe) => {
             let most = most.or(recipe.jobs).unwrap_or(u64::MAX);

@@ -1,5 +1,6 @@
-//! Pods and Jobs as `kubectl get pods,jobs -o json` lists them. Pods that carry the name of one group, by any of the ways in
-//! which groups are named, are one job of as many tasks; every other pod is a job of its own. The user of a job is its namespace.
+//! Pods and Jobs as `kubectl get pods,jobs -o json` lists them. Pods that carry the name of one
+//! group, by any of the ways in which groups are named, are one job of as many tasks; every other
+//! pod is a job of its own. The user of a job is its namespace.
 
 mod object;
 mod resources;
@@ -12,7 +13,8 @@ use self::object::{Metadata, Object, Spec};
 use super::value::{ended, instant};
 use super::{Ended, TraceJob};
 
-/// Labels and annotations that name a pod's group: scheduler-plugins, Kueue, Volcano, KAI, Kubeflow's trainer, JobSet.
+/// Labels and annotations that name a pod's group: scheduler-plugins, Kueue, Volcano, KAI,
+/// Kubeflow's trainer, JobSet.
 const GROUPS: [&str; 7] = [
     "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io",
@@ -57,8 +59,8 @@ impl Groups {
         std::mem::take(&mut self.waiting).into_values()
     }
 
-    /// A group was submitted with its first pod and ran as long as the longest. Its tasks are the pods that hold the most GPUs:
-    /// a launcher without any beside its workers is not one of them.
+    /// A group was submitted with its first pod and ran as long as the longest. Its tasks are the
+    /// pods that hold the most GPUs: a launcher without any beside its workers is not one of them.
     fn join(&mut self, name: String, pod: TraceJob) {
         let Some(job) = self.waiting.get_mut(&name) else {
             self.waiting.insert(name.clone(), TraceJob { id: name.into(), ..pod });
@@ -81,7 +83,8 @@ impl Groups {
 }
 
 fn group(object: &Object) -> Option<String> {
-    let native = object.spec.scheduling_group.as_ref().and_then(|group| group.pod_group_name.as_deref());
+    let native =
+        object.spec.scheduling_group.as_ref().and_then(|group| group.pod_group_name.as_deref());
     let name = native.or_else(|| marked(object, &GROUPS))?;
     Some(format!("{}/{name}", object.metadata.namespace.as_deref().unwrap_or("default")))
 }
@@ -89,7 +92,10 @@ fn group(object: &Object) -> Option<String> {
 /// The first of these labels or annotations.
 fn marked<'a>(object: &'a Object, names: &[&str]) -> Option<&'a str> {
     let Metadata { labels, annotations, .. } = &object.metadata;
-    names.iter().find_map(|name| labels.get(*name).or_else(|| annotations.get(*name))).map(String::as_str)
+    names
+        .iter()
+        .find_map(|name| labels.get(*name).or_else(|| annotations.get(*name)))
+        .map(String::as_str)
 }
 
 /// A pod ran from the start of its first container to the end of its last.
@@ -106,19 +112,23 @@ fn pod(object: &Object) -> Result<TraceJob, String> {
     from(object, &object.spec, 1, runtime.filter(|_| state != Ended::Unknown), state)
 }
 
-/// A Job holds its parallelism at a time. One with more completions than that runs them in waves, and this is one of them all.
+/// A Job holds its parallelism at a time. One with more completions than that runs them in waves,
+/// and this is one of them all.
 fn job(object: &Object) -> Result<TraceJob, String> {
     let template = object.spec.template.as_ref().ok_or("a Job without a template")?;
     let holds = |kinds: &[&str]| {
         let conditions = &object.status.conditions;
-        conditions.iter().find(|found| kinds.contains(&found.kind.as_str()) && found.status == "True")
+        conditions
+            .iter()
+            .find(|found| kinds.contains(&found.kind.as_str()) && found.status == "True")
     };
     let completed = holds(&["Complete", "SuccessCriteriaMet"]);
     let failed = holds(&["Failed", "FailureTarget"]);
     let (state, end) = match (completed, failed) {
-        (Some(condition), _) => {
-            (Ended::Completed, time(&object.status.completion_time).or(time(&condition.last_transition_time)))
-        }
+        (Some(condition), _) => (
+            Ended::Completed,
+            time(&object.status.completion_time).or(time(&condition.last_transition_time)),
+        ),
         (None, Some(condition)) => (Ended::Failed, time(&condition.last_transition_time)),
         (None, None) => (Ended::Unknown, None),
     };
@@ -139,9 +149,14 @@ fn from(
     let namespace = namespace.as_deref().unwrap_or("default");
     Ok(TraceJob {
         id: format!("{namespace}/{name}").into(),
-        submit: time(&object.metadata.creation_timestamp).ok_or("`creationTimestamp` is no date")?,
+        submit: time(&object.metadata.creation_timestamp)
+            .ok_or("`creationTimestamp` is no date")?,
         runtime,
-        requested: object.spec.active_deadline_seconds.or(pod.active_deadline_seconds).map(Span::from_secs),
+        requested: object
+            .spec
+            .active_deadline_seconds
+            .or(pod.active_deadline_seconds)
+            .map(Span::from_secs),
         tasks,
         task: resources::of(pod)?,
         user: Some(namespace.into()),
@@ -188,12 +203,19 @@ mod tests {
         let (jobs, bad) = jobs(TraceFormat::Kubernetes, PODS);
         assert_eq!(bad, ["line 16: a Node, neither a Pod nor a Job"]);
         let [lone, job, gang] = jobs.as_slice() else { panic!("{jobs:?}") };
-        assert_eq!((&*lone.id, lone.runtime, lone.requested), ("default/lone", None, Some(Span(60_000))));
+        assert_eq!(
+            (&*lone.id, lone.runtime, lone.requested),
+            ("default/lone", None, Some(Span(60_000)))
+        );
         assert_eq!((job.tasks, job.runtime, job.ended), (2, Some(Span(60_000)), Ended::Failed));
         assert_eq!(job.task.gpu.devices, 1);
         assert_eq!((&*gang.id, gang.tasks, gang.task.gpu.devices), ("nlp/w", 2, 8));
         assert_eq!((gang.task.cpus.0, gang.task.memory.0), (8000, 3 << 30));
         assert_eq!((gang.submit.0 % 3_600_000, gang.ended), (59 * 60_000, Ended::Failed));
-        assert_eq!((gang.user.as_deref(), gang.runtime), (Some("nlp"), None), "nobody knows of all of them");
+        assert_eq!(
+            (gang.user.as_deref(), gang.runtime),
+            (Some("nlp"), None),
+            "nobody knows of all of them"
+        );
     }
 }

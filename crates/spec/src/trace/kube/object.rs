@@ -1,5 +1,5 @@
-//! Shapes of what the Kubernetes API lists: so much of a Pod and of a Job as a trace needs. Both have one shape, with what only
-//! one of them has left open.
+//! Shapes of what the Kubernetes API lists: so much of a Pod and of a Job as a trace needs. Both
+//! have one shape, with what only one of them has left open.
 
 use std::collections::BTreeMap;
 

@@ -29,10 +29,9 @@ pub(super) fn of(spec: &Spec) -> Result<Resources, String> {
 fn amount(amounts: &Amounts, resource: &dyn Fn(&str) -> bool) -> Result<f64, String> {
     let named = |map: &BTreeMap<String, String>| -> Option<Result<f64, String>> {
         let (name, text) = map.iter().find(|(name, _)| resource(name))?;
-        Some(
-            quantity(text)
-                .ok_or_else(|| format!("`{name}` is `{}`, no quantity", super::super::csv::shown(text))),
-        )
+        Some(quantity(text).ok_or_else(|| {
+            format!("`{name}` is `{}`, no quantity", super::super::csv::shown(text))
+        }))
     };
     named(&amounts.requests).or_else(|| named(&amounts.limits)).unwrap_or(Ok(0.0))
 }

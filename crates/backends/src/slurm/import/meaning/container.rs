@@ -1,5 +1,6 @@
-//! Options of Pyxis. With them sbatch runs the script itself in the container, and a job every program: for those of the image and its
-//! mounts a job has words. Handed on as they are they would put Muster's own script into the container, where no `srun` is.
+//! Options of Pyxis. With them sbatch runs the script itself in the container, and a job every
+//! program: for those of the image and its mounts a job has words. Handed on as they are they would
+//! put Muster's own script into the container, where no `srun` is.
 
 use super::super::draft::Draft;
 use super::super::option::{Given, PYXIS};
@@ -25,7 +26,9 @@ pub(super) fn option(script: &Script<'_>, draft: &mut Draft, one: &Given, name: 
         "container-mounts" => mounts(draft, text),
         "container-workdir" if folder(script).is_some() => near("`cd` at the head of `run`"),
         "container-workdir" => nothing("it takes an absolute path, and an image"),
-        "container-env" => nothing("which of the image's variables the job's own replace: set them by `env`"),
+        "container-env" => {
+            nothing("which of the image's variables the job's own replace: set them by `env`")
+        }
         "container-name" => {
             nothing("a container is made of its image for every job, and none is kept by name")
         }
@@ -43,7 +46,9 @@ fn image(draft: &mut Draft, text: &str) -> Verdict {
         return nothing("blanks, quotes, `#` and backslashes cannot stand in this field");
     }
     draft.slurm.container = Some(image);
-    near("slurm: {container}; it starts in the folder of the job, which is mounted, not in that of the image")
+    near(
+        "slurm: {container}; it starts in the folder of the job, which is mounted, not in that of the image",
+    )
 }
 
 fn mounts(draft: &mut Draft, text: &str) -> Verdict {
@@ -55,7 +60,9 @@ fn mounts(draft: &mut Draft, text: &str) -> Verdict {
         _ => false,
     };
     if !parts.iter().all(is_mount) {
-        return nothing("mounts of a job are `/source:/target`, with `:ro` where nothing may be written");
+        return nothing(
+            "mounts of a job are `/source:/target`, with `:ro` where nothing may be written",
+        );
     }
     draft.slurm.container_mounts = parts.iter().map(|part| (*part).to_owned()).collect();
     field("slurm: {container-mounts}")

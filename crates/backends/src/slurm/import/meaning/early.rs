@@ -1,5 +1,5 @@
-//! What holds between options: a field that another one makes impossible is taken out again before anybody reads the job file. And one
-//! way of writing for the value of each option.
+//! What holds between options: a field that another one makes impossible is taken out again before
+//! anybody reads the job file. And one way of writing for the value of each option.
 
 use muster_model::imported::{Becomes, ImportedOption};
 
@@ -26,11 +26,16 @@ pub(super) fn checks(draft: &mut Draft, answers: &mut [ImportedOption]) {
         unmap(answers, "array", "Slurm has no arrays of heterogeneous jobs");
     }
     // Without --nodes Slurm would take as many as are named; a job says how many it has.
-    let most = draft.groups.iter().map(|group| group.nodes.or(group.tasks).unwrap_or(1)).sum::<u64>();
+    let most =
+        draft.groups.iter().map(|group| group.nodes.or(group.tasks).unwrap_or(1)).sum::<u64>();
     let named: Option<u64> = draft.slurm.nodelist.iter().map(|part| value::named(part)).sum();
     if named.is_none_or(|named| named > most) {
         draft.slurm.nodelist.clear();
-        unmap(answers, "nodelist", "it names more nodes than the job asks for: ask for as many by --nodes");
+        unmap(
+            answers,
+            "nodelist",
+            "it names more nodes than the job asks for: ask for as many by --nodes",
+        );
     }
     if draft.slurm.container.is_none() && !draft.slurm.container_mounts.is_empty() {
         draft.slurm.container_mounts.clear();
@@ -48,7 +53,12 @@ fn unmap(answers: &mut [ImportedOption], option: &str, why: &str) {
 }
 
 /// The value of an option in one way of writing.
-pub(in super::super) fn normal(scratch: &mut Draft, one: &Given, name: &'static str, text: &str) -> String {
+pub(in super::super) fn normal(
+    scratch: &mut Draft,
+    one: &Given,
+    name: &'static str,
+    text: &str,
+) -> String {
     match name {
         "time" | "time-min" => match value::limit(text) {
             Some(Limit::Minutes(count)) => format!("{count}m"),
@@ -58,7 +68,8 @@ pub(in super::super) fn normal(scratch: &mut Draft, one: &Given, name: &'static 
         "requeue" => "yes".to_owned(),
         "no-requeue" => "no".to_owned(),
         "partition" | "licenses" | "exclude" | "nodelist" => value::list(text).join(","),
-        "begin" => value::from_now(text).map_or_else(|| text.to_owned(), |seconds| format!("now+{seconds}")),
+        "begin" => value::from_now(text)
+            .map_or_else(|| text.to_owned(), |seconds| format!("now+{seconds}")),
         // These have a form of their own in the job file, from which it is told.
         "array" | "dependency" | "signal" | "switches" | "nice" => {
             *scratch = Draft::default();

@@ -1,4 +1,5 @@
-//! Sizes of a component as those of a group of a job: how many tasks on how many nodes, with which GPUs, CPUs and memory each.
+//! Sizes of a component as those of a group of a job: how many tasks on how many nodes, with which
+//! GPUs, CPUs and memory each.
 
 use std::collections::BTreeMap;
 
@@ -26,14 +27,21 @@ pub(super) const NAMES: &[&str] = &[
     "tres-per-task",
 ];
 
-/// Of options that sbatch refuses together (tried on 22.05) the one that is kept in place of this one.
+/// Of options that sbatch refuses together (tried on 22.05) the one that is kept in place of this
+/// one.
 pub(super) fn beaten(given: &[Given], name: &str) -> Option<&'static str> {
     let said = |wanted: &str| given.iter().any(|one| one.name == Some(wanted));
     match name {
         "cpus-per-gpu" => said("cpus-per-task").then_some("cpus-per-task"),
         "mem" | "mem-per-cpu" | "mem-per-gpu" => {
-            let of_memory = |one: &&Given| matches!(one.name, Some("mem" | "mem-per-cpu" | "mem-per-gpu"));
-            given.iter().rev().find(of_memory).and_then(|last| last.name).filter(|last| *last != name)
+            let of_memory =
+                |one: &&Given| matches!(one.name, Some("mem" | "mem-per-cpu" | "mem-per-gpu"));
+            given
+                .iter()
+                .rev()
+                .find(of_memory)
+                .and_then(|last| last.name)
+                .filter(|last| *last != name)
         }
         _ => None,
     }
@@ -97,8 +105,7 @@ fn tasks(
     let is_open = matches!(shape, Shape::Anywhere { .. }) && sizes.gpus_per_node.is_some();
     if let (Shape::Anywhere { tasks }, true) = (shape, is_open) {
         shape = Shape::Nodes { fewest: 1, most: 1, per_node: tasks };
-        let says =
-            "nodes: 1 with tasks-per-node: GPUs are asked for per node, and Slurm may take several nodes";
+        let says = "nodes: 1 with tasks-per-node: GPUs are asked for per node, and Slurm may take several nodes";
         verdicts.insert("ntasks", near(says));
     }
     match shape {
@@ -110,7 +117,10 @@ fn tasks(
             group.nodes = (most > 1 || per_node > 1).then_some(most);
             group.tasks_per_node = (per_node > 1).then_some(per_node);
             if fewest < most && is_het {
-                verdicts.insert("nodes", near("nodes: the most of the range; a group has a fixed size"));
+                verdicts.insert(
+                    "nodes",
+                    near("nodes: the most of the range; a group has a fixed size"),
+                );
             } else if fewest < most {
                 group.min_nodes = Some(fewest);
                 verdicts.insert("nodes", field("nodes and min-nodes"));
@@ -138,8 +148,9 @@ fn tasks(
         Shape::Uneven { nodes, tasks } => {
             group.tasks = Some(tasks);
             verdicts.insert("ntasks", field("tasks"));
-            let why =
-                format!("{tasks} tasks do not divide over {nodes} nodes: they are placed wherever they fit");
+            let why = format!(
+                "{tasks} tasks do not divide over {nodes} nodes: they are placed wherever they fit"
+            );
             verdicts.insert("nodes", nothing(why.clone()));
             verdicts.insert("ntasks-per-node", nothing(why));
         }
@@ -147,20 +158,31 @@ fn tasks(
     shape
 }
 
-fn gpus(sizes: &Sizes, shape: Shape, group: &mut Group, verdicts: &mut BTreeMap<&'static str, Verdict>) {
+fn gpus(
+    sizes: &Sizes,
+    shape: Shape,
+    group: &mut Group,
+    verdicts: &mut BTreeMap<&'static str, Verdict>,
+) {
     let all = [
         ("gpus-per-node", &sizes.gpus_per_node),
         ("gpus-per-task", &sizes.gpus_per_task),
         ("gpus", &sizes.gpus),
     ];
     for name in ["gpus-per-node", "gpus-per-task", "gpus"] {
-        verdicts.insert(name, nothing("GPUs of one model, such as `8` or `h100:8`, can stand in a job"));
+        verdicts.insert(
+            name,
+            nothing("GPUs of one model, such as `8` or `h100:8`, can stand in a job"),
+        );
     }
     // The first that is said decides, if the tasks can share it out evenly.
     let mut decided: Option<&'static str> = None;
     for (name, asked) in all.iter().filter_map(|(name, asked)| Some((*name, (*asked).as_ref()?))) {
         if let Some(first) = decided {
-            verdicts.insert(name, near(format!("--{first} decides how many; together they must agree")));
+            verdicts.insert(
+                name,
+                near(format!("--{first} decides how many; together they must agree")),
+            );
             continue;
         }
         let (amount, verdict) = share(name, asked.count, shape);
@@ -169,7 +191,9 @@ fn gpus(sizes: &Sizes, shape: Shape, group: &mut Group, verdicts: &mut BTreeMap<
             Some(0) => decided = Some(name),
             Some(count) => {
                 match shape {
-                    Shape::Anywhere { .. } | Shape::Uneven { .. } => group.gpus_per_task = Some(count),
+                    Shape::Anywhere { .. } | Shape::Uneven { .. } => {
+                        group.gpus_per_task = Some(count)
+                    }
                     Shape::One | Shape::Nodes { .. } => group.gpus = Some(count),
                 }
                 group.gpu = asked.model.clone();
@@ -202,14 +226,19 @@ fn share(name: &str, count: u64, shape: Shape) -> (Option<u64>, Verdict) {
             (Some(count * per_node), field("gpus, of each node"))
         }
         ("gpus-per-task", _) => (Some(count), field("gpus-per-task")),
-        (_, Shape::One) => (Some(count), near("gpus, on one node; Slurm may take them from several")),
-        (_, Shape::Nodes { fewest, most, per_node }) => match (fewest == most, count % (most * per_node)) {
-            (true, 0) if most == 1 => (Some(count), field("gpus")),
-            (true, 0) => {
-                (Some(count / most), near("gpus of each node, evenly; Slurm may spread them otherwise"))
+        (_, Shape::One) => {
+            (Some(count), near("gpus, on one node; Slurm may take them from several"))
+        }
+        (_, Shape::Nodes { fewest, most, per_node }) => {
+            match (fewest == most, count % (most * per_node)) {
+                (true, 0) if most == 1 => (Some(count), field("gpus")),
+                (true, 0) => (
+                    Some(count / most),
+                    near("gpus of each node, evenly; Slurm may spread them otherwise"),
+                ),
+                _ => uneven(most * per_node),
             }
-            _ => uneven(most * per_node),
-        },
+        }
         (_, Shape::Anywhere { tasks } | Shape::Uneven { tasks, .. }) => match count % tasks {
             0 => (Some(count / tasks), near("gpus-per-task, evenly")),
             _ => uneven(tasks),
@@ -232,9 +261,13 @@ fn memory(
     };
     group.memory = by_shape.filter(|each| *each > 0);
     let verdict = match (sizes.memory, group.memory) {
-        (Some(Memory::WholeNode), _) if is_het => nothing("all memory of a node: groups have no word for it"),
+        (Some(Memory::WholeNode), _) if is_het => {
+            nothing("all memory of a node: groups have no word for it")
+        }
         (Some(Memory::WholeNode), _) => (Becomes::Raw, "slurm: {options: --mem=0}".to_owned()),
-        (Some(_), Some(each)) => field(format!("memory: {} of each task", super::value::memory(each))),
+        (Some(_), Some(each)) => {
+            field(format!("memory: {} of each task", super::value::memory(each)))
+        }
         (Some(Memory::Node(all)), None) => nothing(format!(
             "{all} MiB of a node do not divide among its tasks, or go to tasks that lie anywhere"
         )),
@@ -244,7 +277,12 @@ fn memory(
     verdicts.insert("mem-per-cpu", verdict);
 }
 
-fn gres(sizes: &Sizes, shape: Shape, group: &mut Group, verdicts: &mut BTreeMap<&'static str, Verdict>) {
+fn gres(
+    sizes: &Sizes,
+    shape: Shape,
+    group: &mut Group,
+    verdicts: &mut BTreeMap<&'static str, Verdict>,
+) {
     let gpus = verdicts.get("gpus-per-node").cloned();
     let per_node = match shape {
         Shape::One => Some(1),
@@ -260,7 +298,9 @@ fn gres(sizes: &Sizes, shape: Shape, group: &mut Group, verdicts: &mut BTreeMap<
         })
         .collect();
     let verdict = match (shared, gpus) {
-        (None, _) => nothing("these do not divide among the tasks of a node: `extras` counts per task"),
+        (None, _) => {
+            nothing("these do not divide among the tasks of a node: `extras` counts per task")
+        }
         (Some(extras), Some(gpus)) if sizes.gpus_per_node.is_some() => {
             group.extras = extras;
             match group.extras.is_empty() || gpus.0 == Becomes::NotMapped {
@@ -285,7 +325,10 @@ pub(super) fn asks(sizes: &Sizes, put: &mut impl FnMut(&str, String) -> Option<S
             put("ntasks", "1".to_owned());
         }
         Shape::Nodes { fewest, most, per_node } => {
-            put("nodes", if fewest == most { most.to_string() } else { format!("{fewest}-{most}") });
+            put(
+                "nodes",
+                if fewest == most { most.to_string() } else { format!("{fewest}-{most}") },
+            );
             put(
                 "ntasks",
                 if fewest == most {

@@ -1,4 +1,5 @@
-//! Rules on what a script asks for: directives that Slurm does not read, or reads otherwise than they look.
+//! Rules on what a script asks for: directives that Slurm does not read, or reads otherwise than
+//! they look.
 
 use muster_model::check::Severity;
 use muster_model::imported::Becomes;
@@ -161,7 +162,12 @@ fn late(facts: &Facts<'_>) -> Vec<Seen> {
 }
 
 fn misspelled(facts: &Facts<'_>) -> Vec<Seen> {
-    facts.script.misspelled.iter().map(|(line, text)| (Some(*line), (*text).trim_end().to_owned())).collect()
+    facts
+        .script
+        .misspelled
+        .iter()
+        .map(|(line, text)| (Some(*line), (*text).trim_end().to_owned()))
+        .collect()
 }
 
 fn unknown(facts: &Facts<'_>) -> Vec<Seen> {
@@ -189,7 +195,11 @@ fn container_option(facts: &Facts<'_>) -> Vec<Seen> {
 fn image_cut(facts: &Facts<'_>) -> Vec<Seen> {
     let Some(image) = facts.script.last("container-image") else { return Vec::new() };
     let at = usize::try_from(image.line).unwrap_or(usize::MAX) - 1;
-    let is_cut = facts.script.lines.get(at).is_some_and(|line| line.contains(&format!("{}#", image.written)));
+    let is_cut = facts
+        .script
+        .lines
+        .get(at)
+        .is_some_and(|line| line.contains(&format!("{}#", image.written)));
     if is_cut {
         vec![(Some(image.line), format!("{} is all that is read", image.written))]
     } else {
@@ -206,7 +216,8 @@ fn variable(facts: &Facts<'_>) -> Vec<Seen> {
 }
 
 fn exclusive_options(facts: &Facts<'_>) -> Vec<Seen> {
-    let together: [&[&str]; 2] = [&["mem", "mem-per-cpu", "mem-per-gpu"], &["cpus-per-task", "cpus-per-gpu"]];
+    let together: [&[&str]; 2] =
+        [&["mem", "mem-per-cpu", "mem-per-gpu"], &["cpus-per-task", "cpus-per-gpu"]];
     let mut seen = Vec::new();
     for names in together {
         let given: Vec<&Given> = names.iter().filter_map(|name| facts.script.last(name)).collect();
@@ -253,7 +264,8 @@ fn minutes(facts: &Facts<'_>) -> Vec<Seen> {
 }
 
 fn no_memory(facts: &Facts<'_>) -> Vec<Seen> {
-    let is_said = ["mem", "mem-per-cpu", "mem-per-gpu"].iter().any(|name| facts.script.last(name).is_some());
+    let is_said =
+        ["mem", "mem-per-cpu", "mem-per-gpu"].iter().any(|name| facts.script.last(name).is_some());
     if is_said || !facts.sizes.has_gpus() {
         return Vec::new();
     }
@@ -279,7 +291,8 @@ fn few_cpus(facts: &Facts<'_>) -> Vec<Seen> {
 fn output_folder(facts: &Facts<'_>) -> Vec<Seen> {
     let mut seen = Vec::new();
     for given in ["output", "error"].iter().filter_map(|name| facts.script.last(name)) {
-        let Some((folder, _)) = given.value.as_deref().and_then(|path| path.rsplit_once('/')) else {
+        let Some((folder, _)) = given.value.as_deref().and_then(|path| path.rsplit_once('/'))
+        else {
             continue;
         };
         let is_there = matches!(folder, "" | "." | ".." | "/dev" | "/tmp");
@@ -289,13 +302,18 @@ fn output_folder(facts: &Facts<'_>) -> Vec<Seen> {
         let made = facts.commands.iter().find(|command| {
             command.program().as_deref() == Some("mkdir")
                 && command.words.iter().any(|word| {
-                    word.shown().trim_start_matches("./").starts_with(folder.trim_start_matches("./"))
+                    word.shown()
+                        .trim_start_matches("./")
+                        .starts_with(folder.trim_start_matches("./"))
                 })
         });
         let too_late = made.map_or(String::new(), |command| {
             format!("; mkdir on line {} comes too late", facts.line(command.line))
         });
-        seen.push((Some(given.line), format!("`{folder}/` must be there before the job starts{too_late}")));
+        seen.push((
+            Some(given.line),
+            format!("`{folder}/` must be there before the job starts{too_late}"),
+        ));
     }
     seen
 }
@@ -346,7 +364,8 @@ fn open_nodes(facts: &Facts<'_>) -> Vec<Seen> {
 fn deprecated(facts: &Facts<'_>) -> Vec<Seen> {
     let mut seen = Vec::new();
     for one in facts.script.given() {
-        let name = one.written.trim_start_matches("--").split(['=', ' ']).next().unwrap_or_default();
+        let name =
+            one.written.trim_start_matches("--").split(['=', ' ']).next().unwrap_or_default();
         let name = if one.written.starts_with("--") { name } else { one.name.unwrap_or_default() };
         if let Some((_, new)) = DEPRECATED.iter().find(|(old, _)| *old == name) {
             seen.push((Some(one.line), format!("{}: {new}", one.written)));

@@ -126,8 +126,12 @@ fn squared(facts: &Facts<'_>) -> Vec<Seen> {
         .map(|(_, geometry, line)| {
             let (tasks, workers) =
                 (geometry.tasks.unwrap_or_default(), geometry.per_task.unwrap_or_default());
-            let gpus = facts.sizes.gpu_count().map_or(String::new(), |gpus| format!(" on {gpus} GPUs"));
-            (Some(line), format!("{tasks} tasks × {workers} workers = {} processes{gpus}", tasks * workers))
+            let gpus =
+                facts.sizes.gpu_count().map_or(String::new(), |gpus| format!(" on {gpus} GPUs"));
+            (
+                Some(line),
+                format!("{tasks} tasks × {workers} workers = {} processes{gpus}", tasks * workers),
+            )
         })
         .collect()
 }
@@ -138,7 +142,8 @@ fn first_node(facts: &Facts<'_>) -> Vec<Seen> {
     }
     each(facts)
         .filter(|(step, ..)| {
-            let starts = step.started.as_ref().is_some_and(|started| started.by != Starter::Deepspeed);
+            let starts =
+                step.started.as_ref().is_some_and(|started| started.by != Starter::Deepspeed);
             step.srun.is_none() && step.mpirun.is_none() && starts
         })
         .map(|(step, _, line)| {
@@ -171,17 +176,21 @@ fn no_srun(facts: &Facts<'_>) -> Vec<Seen> {
 }
 
 fn more_workers(facts: &Facts<'_>) -> Vec<Seen> {
-    let Some(gpus) = facts.sizes.gpus_on_node().filter(|_| facts.sizes.has_gpus()) else { return Vec::new() };
+    let Some(gpus) = facts.sizes.gpus_on_node().filter(|_| facts.sizes.has_gpus()) else {
+        return Vec::new();
+    };
     each(facts)
         .filter(|(step, geometry, _)| !is_squared(facts, step, geometry))
         .filter_map(|(step, geometry, line)| {
             step.started.as_ref()?;
-            let own = step.srun.as_ref().and(facts.sizes.gpus_per_task.as_ref()).map(|gpus| gpus.count);
+            let own =
+                step.srun.as_ref().and(facts.sizes.gpus_per_task.as_ref()).map(|gpus| gpus.count);
             let (has, wants, of) = match own {
                 Some(own) => (own, geometry.per_task?, "a task"),
                 None => (gpus, geometry.processes_on_node()?, "a node"),
             };
-            (wants > has).then(|| (Some(line), format!("{wants} processes of {of} with {has} GPUs")))
+            (wants > has)
+                .then(|| (Some(line), format!("{wants} processes of {of} with {has} GPUs")))
         })
         .collect()
 }
@@ -207,7 +216,8 @@ fn nodes_differ(facts: &Facts<'_>) -> Vec<Seen> {
     each(facts)
         .filter_map(|(step, geometry, line)| {
             // Of its file of hosts deepspeed takes as many as it is told.
-            let started = step.started.as_ref().filter(|started| started.by != Starter::Deepspeed)?;
+            let started =
+                step.started.as_ref().filter(|started| started.by != Starter::Deepspeed)?;
             let given = started.value(&["nnodes", "num-machines"])?;
             let nodes = step.srun.as_ref().and(geometry.nodes).unwrap_or(nodes);
             let said = given.number().filter(|said| *said != nodes)?;
@@ -221,11 +231,14 @@ fn srun_more(facts: &Facts<'_>) -> Vec<Seen> {
         .filter_map(|(step, _, line)| {
             let srun = step.srun.as_ref()?;
             let number = |name| srun.value(name).and_then(super::super::value::count);
-            // Tasks of a step need no tasks of the job, but its CPUs; all of a node are more than are asked for.
+            // Tasks of a step need no tasks of the job, but its CPUs; all of a node are more than
+            // are asked for.
             let tasks = number("ntasks").filter(|tasks| {
                 let each = number("cpus-per-task").unwrap_or(1);
-                let has =
-                    facts.sizes.task_count().map(|tasks| tasks * facts.sizes.cpus_per_task.unwrap_or(1));
+                let has = facts
+                    .sizes
+                    .task_count()
+                    .map(|tasks| tasks * facts.sizes.cpus_per_task.unwrap_or(1));
                 facts.script.last("exclusive").is_none() && has.is_none_or(|has| tasks * each > has)
             });
             let pairs = [
@@ -234,7 +247,8 @@ fn srun_more(facts: &Facts<'_>) -> Vec<Seen> {
             ];
             pairs.into_iter().find_map(|(name, wants, has)| {
                 let (wants, has) = (wants?, has?);
-                (wants > has).then(|| (Some(line), format!("srun --{name}={wants}, of the job: {has}")))
+                (wants > has)
+                    .then(|| (Some(line), format!("srun --{name}={wants}, of the job: {has}")))
             })
         })
         .collect()
@@ -245,8 +259,9 @@ fn cpus(facts: &Facts<'_>) -> Vec<Seen> {
     if facts.settings().any(|(name, ..)| name == "SRUN_CPUS_PER_TASK") {
         return Vec::new();
     }
-    let first = each(facts)
-        .find(|(step, ..)| step.srun.as_ref().is_some_and(|srun| srun.value("cpus-per-task").is_none()));
+    let first = each(facts).find(|(step, ..)| {
+        step.srun.as_ref().is_some_and(|srun| srun.value("cpus-per-task").is_none())
+    });
     first
         .map(|(.., line)| (Some(line), format!("--cpus-per-task={cpus} of sbatch, none of srun")))
         .into_iter()
@@ -264,7 +279,8 @@ fn world_size(facts: &Facts<'_>) -> Vec<Seen> {
         .filter(|(name, ..)| name == "WORLD_SIZE")
         .filter_map(|(_, value, line)| {
             let said: u64 = facts.variables.resolve(&value)?.parse().ok()?;
-            (said != processes).then(|| (Some(line), format!("WORLD_SIZE={said}, processes: {processes}")))
+            (said != processes)
+                .then(|| (Some(line), format!("WORLD_SIZE={said}, processes: {processes}")))
         })
         .collect()
 }
@@ -294,12 +310,15 @@ fn ssh(facts: &Facts<'_>) -> Vec<Seen> {
 }
 
 fn old_launcher(facts: &Facts<'_>) -> Vec<Seen> {
-    let is_old = |step: &Step| step.started.as_ref().is_some_and(|started| started.by == Starter::OldLaunch);
+    let is_old =
+        |step: &Step| step.started.as_ref().is_some_and(|started| started.by == Starter::OldLaunch);
     facts
         .steps
         .iter()
         .filter(|(step, _)| is_old(step))
-        .map(|(step, _)| (Some(facts.line(step.line)), "python -m torch.distributed.launch".to_owned()))
+        .map(|(step, _)| {
+            (Some(facts.line(step.line)), "python -m torch.distributed.launch".to_owned())
+        })
         .collect()
 }
 
@@ -314,7 +333,8 @@ fn placeholder(facts: &Facts<'_>) -> Vec<Seen> {
         .commands
         .iter()
         .filter(|command| {
-            let words: Vec<String> = command.words.iter().map(super::super::shell::Word::shown).collect();
+            let words: Vec<String> =
+                command.words.iter().map(super::super::shell::Word::shown).collect();
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             match words.as_slice() {
                 ["sleep", long] | ["srun", .., "sleep", long] => is_long(long),
@@ -323,7 +343,8 @@ fn placeholder(facts: &Facts<'_>) -> Vec<Seen> {
             }
         })
         .map(|command| {
-            let words: Vec<String> = command.words.iter().map(super::super::shell::Word::shown).collect();
+            let words: Vec<String> =
+                command.words.iter().map(super::super::shell::Word::shown).collect();
             (Some(facts.line(command.line)), words.join(" "))
         })
         .collect()

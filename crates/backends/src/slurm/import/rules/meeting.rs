@@ -6,7 +6,8 @@ use super::super::finding::{Facts, Rule, Seen};
 use super::super::launch::Step;
 use super::super::shell::{Part, Quote, Word, commands};
 
-/// Variables that differ between the tasks of a step; in the batch script they are those of its first node.
+/// Variables that differ between the tasks of a step; in the batch script they are those of its
+/// first node.
 const OF_A_TASK: &[&str] = &["SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURMD_NODENAME"];
 
 pub(in super::super) const RULES: &[Rule] = &[
@@ -106,12 +107,13 @@ fn list(facts: &Facts<'_>) -> Vec<Seen> {
         return Vec::new();
     }
     let is_list = |host: &str| {
-        ["SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST"]
-            .iter()
-            .any(|name| host.starts_with(&format!("${name}")) || host.starts_with(&format!("$(echo ${name}")))
+        ["SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST"].iter().any(|name| {
+            host.starts_with(&format!("${name}")) || host.starts_with(&format!("$(echo ${name}"))
+        })
     };
-    let hosts =
-        hosts(facts).into_iter().filter(|(host, _)| is_list(host.replace(['"', '{', '}'], "").as_str()));
+    let hosts = hosts(facts)
+        .into_iter()
+        .filter(|(host, _)| is_list(host.replace(['"', '{', '}'], "").as_str()));
     hosts.map(|(host, line)| (Some(line), host)).collect()
 }
 
@@ -120,17 +122,23 @@ fn own_host(facts: &Facts<'_>) -> Vec<Seen> {
         return Vec::new();
     }
     let is_own = |text: &str| {
-        text.contains("$(hostname") || text.starts_with("$HOSTNAME") || text.starts_with("$SLURMD_NODENAME")
+        text.contains("$(hostname")
+            || text.starts_with("$HOSTNAME")
+            || text.starts_with("$SLURMD_NODENAME")
     };
     let mut seen = Vec::new();
     for (step, _) in facts.steps.iter().filter(|(step, _)| step.srun.is_some()) {
         let Some(inner) = &step.inner else { continue };
-        let set = commands(inner).into_iter().flat_map(|command| command.words).filter_map(|word| {
-            let (name, value) = super::super::shell::assignment(&word)?;
-            (name == "MASTER_ADDR").then(|| value.shown())
-        });
-        let told =
-            step.started.as_ref().and_then(super::super::launch::Started::endpoint).map(|(host, _)| host);
+        let set =
+            commands(inner).into_iter().flat_map(|command| command.words).filter_map(|word| {
+                let (name, value) = super::super::shell::assignment(&word)?;
+                (name == "MASTER_ADDR").then(|| value.shown())
+            });
+        let told = step
+            .started
+            .as_ref()
+            .and_then(super::super::launch::Started::endpoint)
+            .map(|(host, _)| host);
         let own = set.chain(told).find(|host| is_own(host));
         seen.extend(own.map(|host| (Some(facts.line(step.line)), host)));
     }
@@ -155,7 +163,10 @@ fn fixed_port(facts: &Facts<'_>) -> Vec<Seen> {
         let written = started
             .value(&["rdzv-endpoint", "master-port", "main-process-port"])
             .map(|value| value.shown.clone());
-        let port = written.as_deref().and_then(|text| text.rsplit(':').next()).filter(|port| is_number(port));
+        let port = written
+            .as_deref()
+            .and_then(|text| text.rsplit(':').next())
+            .filter(|port| is_number(port));
         seen.extend(port.map(|port| (Some(facts.line(step.line)), format!("port {port}"))));
     }
     seen
@@ -176,9 +187,11 @@ fn no_id(facts: &Facts<'_>) -> Vec<Seen> {
         .collect()
 }
 
-/// Variables of a task in a word that the batch script's shell fills in, by themselves or through another variable.
+/// Variables of a task in a word that the batch script's shell fills in, by themselves or through
+/// another variable.
 fn of_a_task<'a>(word: &'a Word, tainted: &'a [String]) -> Option<&'a str> {
-    word.variables().find(|name| OF_A_TASK.contains(name) || tainted.iter().any(|known| known == name))
+    word.variables()
+        .find(|name| OF_A_TASK.contains(name) || tainted.iter().any(|known| known == name))
 }
 
 fn expanded_early(facts: &Facts<'_>) -> Vec<Seen> {
@@ -193,8 +206,10 @@ fn expanded_early(facts: &Facts<'_>) -> Vec<Seen> {
     let mut seen = Vec::new();
     for (name, value, line) in facts.settings() {
         let Some(from) = of_a_task(&value, &tainted) else { continue };
-        let is_read =
-            matches!(name.as_str(), "RANK" | "LOCAL_RANK" | "NODE_RANK" | "GROUP_RANK" | "PET_NODE_RANK");
+        let is_read = matches!(
+            name.as_str(),
+            "RANK" | "LOCAL_RANK" | "NODE_RANK" | "GROUP_RANK" | "PET_NODE_RANK"
+        );
         if is_read {
             seen.push((Some(line), format!("{name}=${from} before srun")));
         }
@@ -204,7 +219,9 @@ fn expanded_early(facts: &Facts<'_>) -> Vec<Seen> {
     for (step, _) in facts.steps.iter().filter(|(step, _)| is_several(step)) {
         let words = step.srun.iter().flat_map(|srun| &srun.program);
         let early = words.filter_map(|word| of_a_task(word, &tainted)).next();
-        seen.extend(early.map(|name| (Some(facts.line(step.line)), format!("${name} on the line of srun"))));
+        seen.extend(
+            early.map(|name| (Some(facts.line(step.line)), format!("${name} on the line of srun"))),
+        );
     }
     seen
 }
@@ -212,7 +229,8 @@ fn expanded_early(facts: &Facts<'_>) -> Vec<Seen> {
 fn document(facts: &Facts<'_>) -> Vec<Seen> {
     let mut seen = Vec::new();
     for (step, _) in facts.steps.iter().filter(|(step, _)| step.srun.is_some()) {
-        let Some(document) = facts.commands.get(step.command).and_then(|command| command.document.as_ref())
+        let Some(document) =
+            facts.commands.get(step.command).and_then(|command| command.document.as_ref())
         else {
             continue;
         };

@@ -1,4 +1,5 @@
-//! Rules on what a script loses on its way to a job: nothing is wrong with it for Slurm, and the job would not do the same.
+//! Rules on what a script loses on its way to a job: nothing is wrong with it for Slurm, and the
+//! job would not do the same.
 
 use muster_model::check::Severity;
 use muster_model::imported::{Becomes, ImportedOption, LaunchMode};
@@ -97,15 +98,21 @@ fn dropped(facts: &Facts<'_>) -> Vec<Seen> {
     let asks = |one: &&Given| {
         let value = one.value.as_deref().unwrap_or_default();
         let is_none = value == "0" || value.ends_with(":0") || value.ends_with("=0");
-        let is_of_gpus = one.name.is_some_and(|name| name.starts_with("gpus")) || value.contains("gpu");
+        let is_of_gpus =
+            one.name.is_some_and(|name| name.starts_with("gpus")) || value.contains("gpu");
         is_of_gpus && !is_none
     };
-    let names = ["gpus-per-node", "gpus-per-task", "gpus", "gpus-per-socket", "gres", "tres-per-task"];
+    let names =
+        ["gpus-per-node", "gpus-per-task", "gpus", "gpus-per-socket", "gres", "tres-per-task"];
     let given = names.iter().filter_map(|name| facts.script.last(name)).find(asks);
-    given.map(|one| (Some(one.line), format!("{} is not in the job", one.written))).into_iter().collect()
+    given
+        .map(|one| (Some(one.line), format!("{} is not in the job", one.written)))
+        .into_iter()
+        .collect()
 }
 
-/// Options that say nothing about what the job does: how its output file is opened, and how the submission goes on.
+/// Options that say nothing about what the job does: how its output file is opened, and how the
+/// submission goes on.
 const OF_SUBMISSION: [&str; 14] = [
     "open-mode",
     "comment",
@@ -152,8 +159,9 @@ fn split(facts: &Facts<'_>) -> Vec<Seen> {
 }
 
 fn steps_of_several(facts: &Facts<'_>) -> Vec<Seen> {
-    let is_several =
-        |step: &Step| step.srun.as_ref().is_some_and(|srun| srun.program.iter().any(|word| word.raw == ":"));
+    let is_several = |step: &Step| {
+        step.srun.as_ref().is_some_and(|srun| srun.program.iter().any(|word| word.raw == ":"))
+    };
     let steps = facts.steps.iter().filter(|(step, _)| is_several(step));
     steps.map(|(step, _)| (Some(facts.line(step.line)), "srun … : …".to_owned())).collect()
 }
@@ -163,10 +171,13 @@ fn requeues(facts: &Facts<'_>) -> Vec<Seen> {
     let names = |command: &&Command| {
         let text: Vec<String> = command.words.iter().map(Word::shown).collect();
         let text = text.join(" ");
-        let words: Vec<&str> =
-            text.split(|c: char| c.is_whitespace() || c == ';').filter(|word| !word.is_empty()).collect();
+        let words: Vec<&str> = text
+            .split(|c: char| c.is_whitespace() || c == ';')
+            .filter(|word| !word.is_empty())
+            .collect();
         words.windows(2).any(|pair| {
-            pair[0].rsplit('/').next() == Some("scontrol") && matches!(pair[1], "requeue" | "requeuehold")
+            pair[0].rsplit('/').next() == Some("scontrol")
+                && matches!(pair[1], "requeue" | "requeuehold")
         })
     };
     let seen = facts.commands.iter().find(names);
@@ -181,7 +192,8 @@ fn requeues(facts: &Facts<'_>) -> Vec<Seen> {
 
 fn narrowed(facts: &Facts<'_>) -> Vec<Seen> {
     // Of the job, in which one task may have what several would have.
-    let tasks = facts.groups.first().and_then(|group| group.tasks_per_node.or(group.tasks)).unwrap_or(1);
+    let tasks =
+        facts.groups.first().and_then(|group| group.tasks_per_node.or(group.tasks)).unwrap_or(1);
     let has_share = facts.sizes.has_gpus() || facts.sizes.cpus_per_task.is_some();
     if facts.how != LaunchMode::FirstTask || tasks < 2 || !has_share {
         return Vec::new();
@@ -192,14 +204,14 @@ fn narrowed(facts: &Facts<'_>) -> Vec<Seen> {
         return vec![(Some(1), evidence)];
     }
     let starts = |index: usize| {
-        facts
-            .steps
-            .iter()
-            .any(|(step, _)| step.command == index && (step.srun.is_some() || step.mpirun.is_some()))
+        facts.steps.iter().any(|(step, _)| {
+            step.command == index && (step.srun.is_some() || step.mpirun.is_some())
+        })
     };
     let own = facts.commands.iter().enumerate().find(|(index, command)| {
         let name = command.program().unwrap_or_default();
-        let mentions = command.words.iter().any(|word| word.raw.contains("srun") || word.raw.contains("mpi"));
+        let mentions =
+            command.words.iter().any(|word| word.raw.contains("srun") || word.raw.contains("mpi"));
         !starts(*index)
             && !mentions
             && !name.is_empty()
@@ -207,7 +219,8 @@ fn narrowed(facts: &Facts<'_>) -> Vec<Seen> {
             && !is_repeatable(command)
     });
     own.map(|(_, command)| {
-        let words: Vec<String> = command.words.iter().take(3).map(super::super::shell::Word::shown).collect();
+        let words: Vec<String> =
+            command.words.iter().take(3).map(super::super::shell::Word::shown).collect();
         (Some(facts.line(command.line)), format!("`{}` gets 1 share of {tasks}", words.join(" ")))
     })
     .into_iter()
@@ -237,14 +250,16 @@ mod tests {
                 let answers: Vec<_> = report.options.iter().filter(|one| one.line == 2).collect();
                 assert!(!answers.is_empty(), "{given} is not answered");
                 let is_lost = answers.iter().any(|one| one.becomes == Becomes::NotMapped);
-                let is_named = report.findings.iter().any(|finding| finding.evidence.contains(option.name));
+                let is_named =
+                    report.findings.iter().any(|finding| finding.evidence.contains(option.name));
                 let is_silent = OF_SUBMISSION.contains(&option.name);
                 assert!(!is_lost || is_named || is_silent, "{given} is lost unsaid: {report:?}");
             }
         }
     }
 
-    /// Rules on what is lost, by what stands in the script; most bodies ask for eight tasks on two nodes.
+    /// Rules on what is lost, by what stands in the script; most bodies ask for eight tasks on two
+    /// nodes.
     #[test]
     fn what_a_script_loses_is_named_and_nothing_else() {
         for (head, body, expected) in [
@@ -253,15 +268,31 @@ mod tests {
             ("--dependency=singleton", "srun ./a", &[]),
             ("--dependency=afterok:3,singleton", "srun ./a", &[]),
             ("--dependency=afterok:3?singleton", "srun ./a", &["option-lost"]),
-            ("--partition=gpu\n#SBATCH hetjob\n#SBATCH --partition=cpu", "srun ./a : ./b", &["step-split"]),
-            ("--qos=a\n#SBATCH hetjob\n#SBATCH --qos=b", "srun ./a : ./b", &["option-lost", "step-split"]),
+            (
+                "--partition=gpu\n#SBATCH hetjob\n#SBATCH --partition=cpu",
+                "srun ./a : ./b",
+                &["step-split"],
+            ),
+            (
+                "--qos=a\n#SBATCH hetjob\n#SBATCH --qos=b",
+                "srun ./a : ./b",
+                &["option-lost", "step-split"],
+            ),
             ("--output=x-%N", "srun ./a", &["option-lost"]),
             ("--output=x", "srun --output=y ./a", &["option-lost"]),
-            ("", "trap 'wait $pid; scontrol requeue $SLURM_JOB_ID' USR1\nsrun ./a", &["requeues-itself"]),
+            (
+                "",
+                "trap 'wait $pid; scontrol requeue $SLURM_JOB_ID' USR1\nsrun ./a",
+                &["requeues-itself"],
+            ),
             ("", "scontrol requeue 7\nsrun ./a", &["requeues-itself"]),
             ("", "scontrol show job 7\n# scontrol requeue 7\nsrun ./a", &[]),
             ("--output=x --comment=y", "srun ./a", &[]),
-            ("", "A[0]=x\nA[$i]=y\nA+=(z)\nsrun ./a &\nwhile kill -0 $!; do sleep 5; done\nsrun ./b", &[]),
+            (
+                "",
+                "A[0]=x\nA[$i]=y\nA+=(z)\nsrun ./a &\nwhile kill -0 $!; do sleep 5; done\nsrun ./b",
+                &[],
+            ),
             ("", "for i in 1 2; do srun -N1 -n1 ./a & done\nwait", &[]),
             ("", "./prepare --all\nsrun ./a\nsrun ./b", &["batch-narrowed"]),
         ] {
@@ -271,7 +302,8 @@ mod tests {
             );
             let report = import(&text, "x.sh", &Submission::default()).unwrap();
             let found = report.findings.iter().map(|finding| finding.rule);
-            let found: Vec<&str> = found.filter(|rule| RULES.iter().any(|own| own.id == *rule)).collect();
+            let found: Vec<&str> =
+                found.filter(|rule| RULES.iter().any(|own| own.id == *rule)).collect();
             assert_eq!(found, expected, "{text}\n{}", report.job);
         }
     }
@@ -287,7 +319,11 @@ mod tests {
         };
         let (plain, named) = (job("# nothing"), job("# no srun, no mpirun"));
         assert_eq!(plain.launch.how, named.launch.how);
-        assert!(named.job.contains("gpus: 8\n") && !named.job.contains("tasks-per-node"), "{}", named.job);
+        assert!(
+            named.job.contains("gpus: 8\n") && !named.job.contains("tasks-per-node"),
+            "{}",
+            named.job
+        );
     }
 
     #[test]
@@ -304,6 +340,10 @@ mod tests {
         let (plain, cured) = (job(&[]), job(&["processes-squared"]));
         assert!(has(&plain) && plain.job.contains("tasks-per-node: 8"), "{}", plain.job);
         assert!(!has(&cured) && !cured.job.contains("tasks-per-node"), "{}", cured.job);
-        assert!(cured.job.contains("gpus: 8\n") && cured.job.contains("cpus: 32\n"), "{}", cured.job);
+        assert!(
+            cured.job.contains("gpus: 8\n") && cured.job.contains("cpus: 32\n"),
+            "{}",
+            cured.job
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Rules on the script as a program: what becomes of a failure, of what runs in the background, and of signals.
+//! Rules on the script as a program: what becomes of a failure, of what runs in the background, and
+//! of signals.
 
 use muster_model::check::Severity;
 
@@ -52,12 +53,15 @@ pub(in super::super) const RULES: &[Rule] = &[
 /// `set -e`, `set -euo pipefail`, `#!/bin/bash -e`.
 fn is_set(facts: &Facts<'_>, letter: char, long: &str, before: usize) -> bool {
     let shebang = facts.script.shebang.unwrap_or_default();
-    let in_shebang =
-        shebang.split_whitespace().skip(1).any(|word| word.starts_with('-') && word.contains(letter));
+    let in_shebang = shebang
+        .split_whitespace()
+        .skip(1)
+        .any(|word| word.starts_with('-') && word.contains(letter));
     let in_script = facts.commands.iter().take(before).any(|command| {
         command.program().as_deref() == Some("set")
             && command.words.iter().map(Word::shown).any(|word| {
-                word == long || word.starts_with('-') && !word.starts_with("--") && word.contains(letter)
+                word == long
+                    || word.starts_with('-') && !word.starts_with("--") && word.contains(letter)
             })
     });
     in_shebang || in_script
@@ -74,16 +78,22 @@ fn unseen(facts: &Facts<'_>) -> Vec<Seen> {
     }
     let Some(command) = facts.commands.get(step.command) else { return Vec::new() };
     let rest = facts.commands.get(step.command + 1..).unwrap_or_default();
-    let is_asked =
-        matches!(command.then, Then::Or | Then::And | Then::Background | Then::Pipe) || command.depth > 0;
+    let is_asked = matches!(command.then, Then::Or | Then::And | Then::Background | Then::Pipe)
+        || command.depth > 0;
     // `status=$?`, `exit $?`, `wait`, `if [ $? …`.
-    let is_kept =
-        rest.iter().any(|later| later.words.iter().any(|word| word.variables().any(|name| name == "?")));
-    let next = rest.iter().find(|later| later.program().is_some_and(|name| !matches!(name.as_str(), "wait")));
+    let is_kept = rest
+        .iter()
+        .any(|later| later.words.iter().any(|word| word.variables().any(|name| name == "?")));
+    let next = rest
+        .iter()
+        .find(|later| later.program().is_some_and(|name| !matches!(name.as_str(), "wait")));
     match next {
         Some(next) if !is_asked && !is_kept => {
             let line = facts.line(step.line);
-            vec![(Some(line), format!("`{}` on line {} comes after it", shown(next), facts.line(next.line)))]
+            vec![(
+                Some(line),
+                format!("`{}` on line {} comes after it", shown(next), facts.line(next.line)),
+            )]
         }
         _ => Vec::new(),
     }
@@ -94,13 +104,13 @@ fn piped(facts: &Facts<'_>) -> Vec<Seen> {
         .steps
         .iter()
         .filter(|(step, _)| {
-            let is_piped = facts.commands.get(step.command).is_some_and(|command| command.then == Then::Pipe);
+            let is_piped =
+                facts.commands.get(step.command).is_some_and(|command| command.then == Then::Pipe);
             is_piped
                 && !facts.commands.iter().any(|command| {
-                    command
-                        .words
-                        .iter()
-                        .any(|word| word.raw.contains("pipefail") || word.raw.contains("PIPESTATUS"))
+                    command.words.iter().any(|word| {
+                        word.raw.contains("pipefail") || word.raw.contains("PIPESTATUS")
+                    })
                 })
         })
         .map(|(step, _)| (Some(facts.line(step.line)), format!("{} … |", step.launchers.join(" "))))
@@ -117,7 +127,8 @@ fn background(facts: &Facts<'_>) -> Vec<Seen> {
     let rest = facts.commands.get(step.command + 1..).unwrap_or_default();
     let waits = rest.iter().any(|later| {
         matches!(later.program().as_deref(), Some("wait" | "fg"))
-            // A program in the foreground, such as the driver of a cluster that was started in the background.
+            // A program in the foreground, such as the driver of a cluster that was started in the
+            // background.
             || later.program().is_some_and(|name| !FILES.contains(&name.as_str()))
                 && later.then != Then::Background
                 && !is_repeatable(later)
@@ -129,7 +140,10 @@ fn background(facts: &Facts<'_>) -> Vec<Seen> {
     match waits {
         true => Vec::new(),
         false => {
-            vec![(Some(facts.line(step.line)), format!("{} … &, and no wait", step.launchers.join(" ")))]
+            vec![(
+                Some(facts.line(step.line)),
+                format!("{} … &, and no wait", step.launchers.join(" ")),
+            )]
         }
     }
 }
@@ -138,7 +152,8 @@ fn signal(facts: &Facts<'_>) -> Vec<Seen> {
     let Some(given) = facts.script.last("signal") else { return Vec::new() };
     let text = given.value.as_deref().unwrap_or_default();
     let (whom, rest) = text.split_once(':').unwrap_or(("", text));
-    let name = rest.split('@').next().unwrap_or_default().trim_start_matches("SIG").to_ascii_uppercase();
+    let name =
+        rest.split('@').next().unwrap_or_default().trim_start_matches("SIG").to_ascii_uppercase();
     let has_trap = facts.commands.iter().any(|command| {
         command.program().as_deref() == Some("trap")
             && command
@@ -160,7 +175,10 @@ fn signal(facts: &Facts<'_>) -> Vec<Seen> {
     match in_front {
         Some((step, _)) => {
             let line = facts.line(step.line);
-            vec![(Some(line), "the trap waits until this ends, which runs in the foreground".to_owned())]
+            vec![(
+                Some(line),
+                "the trap waits until this ends, which runs in the foreground".to_owned(),
+            )]
         }
         None => Vec::new(),
     }

@@ -1,5 +1,6 @@
-//! `muster import --slurm-conf`: a cluster that Slurm runs, as a cluster file and a queue file. How its files are read is known in
-//! `muster-doctor` and `muster-backends`; here is what becomes of them.
+//! `muster import --slurm-conf`: a cluster that Slurm runs, as a cluster file and a queue file. How
+//! its files are read is known in `muster-doctor` and `muster-backends`; here is what becomes of
+//! them.
 
 mod nodes;
 mod queues;
@@ -29,12 +30,14 @@ const QUEUES: &str = "queues.yaml";
 /// Options for a cluster.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct SlurmConfArgs {
-    /// Make a cluster file and a queue file of a Slurm cluster: its slurm.conf, or the folder that holds it with gres.conf and
-    /// topology.conf; saved output of `scontrol show node -o -d` counts, too. -o names the folder of the two files
+    /// Make a cluster file and a queue file of a Slurm cluster: its slurm.conf, or the folder that
+    /// holds it with gres.conf and topology.conf; saved output of `scontrol show node -o -d`
+    /// counts, too. -o names the folder of the two files
     #[arg(long, value_name = "PATH", conflicts_with_all = ["script", "json", "strict", "arguments"], help_heading = "A cluster")]
     slurm_conf: Option<PathBuf>,
-    /// Accounts and QOS of the cluster, for the queues: `sacctmgr dump CLUSTER file=FILE`, `sacctmgr -P show assoc` with
-    /// ParentName, `sacctmgr -P show qos`, or a script of such commands; may be repeated
+    /// Accounts and QOS of the cluster, for the queues: `sacctmgr dump CLUSTER file=FILE`,
+    /// `sacctmgr -P show assoc` with ParentName, `sacctmgr -P show qos`, or a script of such
+    /// commands; may be repeated
     #[arg(long, value_name = "FILE", requires = "slurm_conf", help_heading = "A cluster")]
     sacctmgr: Vec<PathBuf>,
     /// Names of the levels of switches in topology.conf, the widest first
@@ -59,14 +62,21 @@ impl SlurmConfArgs {
 }
 
 /// Runs the verb on what was named.
-pub fn run(app: &App, path: &Path, args: &SlurmConfArgs, output: Option<&Path>, force: bool) -> Result<u8> {
+pub fn run(
+    app: &App,
+    path: &Path,
+    args: &SlurmConfArgs,
+    output: Option<&Path>,
+    force: bool,
+) -> Result<u8> {
     // 1. What is known.
     let sources = sources(path)?;
     let evidence = Evidence::of(&sources);
     let entered = entered(&args.sacctmgr)?;
 
     // 2. What becomes of it.
-    let levels = if args.levels.is_empty() { written_levels(&sources) } else { args.levels.clone() };
+    let levels =
+        if args.levels.is_empty() { written_levels(&sources) } else { args.levels.clone() };
     let gpu = args.gpu.as_ref().map(|model| GpuModel::from(model.to_lowercase().as_str()));
     let found = nodes::read(&evidence, &levels, gpu.as_ref())?;
     let nodes: Vec<NodeSpec> = found.listed.iter().map(|listed| listed.node.clone()).collect();
@@ -78,7 +88,10 @@ pub fn run(app: &App, path: &Path, args: &SlurmConfArgs, output: Option<&Path>, 
     let mut lost = found.lost;
     lost.extend(made.lost.iter().cloned());
     lost.extend(
-        evidence.not_given().iter().map(|file| format!("{file}, which slurm.conf includes, was not found")),
+        evidence
+            .not_given()
+            .iter()
+            .map(|file| format!("{file}, which slurm.conf includes, was not found")),
     );
     lost.extend(entered.unread.iter().map(|(what, of)| unread(what, of)));
     if entered.is_flat {
@@ -90,9 +103,14 @@ pub fn run(app: &App, path: &Path, args: &SlurmConfArgs, output: Option<&Path>, 
     let heading = vec![format!("{whole}, from {}; written by muster import", path.display())];
     let notes = ClusterNotes {
         heading: heading.clone(),
-        nodes: found.listed.iter().map(|listed| (listed.node.name.clone(), listed.notes.clone())).collect(),
+        nodes: found
+            .listed
+            .iter()
+            .map(|listed| (listed.node.name.clone(), listed.notes.clone()))
+            .collect(),
     };
-    let cluster = write_cluster(&Cluster { levels: found.levels, nodes }, &notes).map_err(unwritable)?;
+    let cluster =
+        write_cluster(&Cluster { levels: found.levels, nodes }, &notes).map_err(unwritable)?;
     let told = lost.iter().map(|lost| format!("not as in Slurm: {lost}"));
     let heading: Vec<String> = heading.into_iter().chain(told).collect();
     let queues = write_queues(&made.tree, &heading).map_err(refused)?;
@@ -132,7 +150,8 @@ fn sources(path: &Path) -> Result<Vec<Source>> {
         paths.extend(names.into_iter().filter(|other| other.is_file() && other != path));
     }
     let sources = collect::offline(&paths)?;
-    let is_cluster = |source: &Source| matches!(source.kind, SourceKind::SlurmConf | SourceKind::Nodes);
+    let is_cluster =
+        |source: &Source| matches!(source.kind, SourceKind::SlurmConf | SourceKind::Nodes);
     match sources.iter().any(is_cluster) {
         true => Ok(sources),
         false => Err(Failure::usage(format!("{} holds no slurm.conf", path.display()))
@@ -157,8 +176,10 @@ fn entered(paths: &[PathBuf]) -> Result<Entered> {
 /// Names of levels that `muster init slurm` kept in a comment, as switches have no levels.
 fn written_levels(sources: &[Source]) -> Vec<String> {
     let topology = sources.iter().filter(|source| source.kind == SourceKind::TopologyConf);
-    let line = topology.flat_map(|source| source.text.lines()).find_map(|line| line.strip_prefix(LEVELS));
-    line.map(|names| names.split(", ").map(|name| name.trim().to_owned()).collect()).unwrap_or_default()
+    let line =
+        topology.flat_map(|source| source.text.lines()).find_map(|line| line.strip_prefix(LEVELS));
+    line.map(|names| names.split(", ").map(|name| name.trim().to_owned()).collect())
+        .unwrap_or_default()
 }
 
 fn refused(error: UnwritableQueues) -> Failure {

@@ -1,5 +1,5 @@
-//! Nodes of a Slurm cluster as a cluster file has them. What they have comes from slurm.conf, gres.conf and, where it was given,
-//! the running cluster; where they hang from topology.conf.
+//! Nodes of a Slurm cluster as a cluster file has them. What they have comes from slurm.conf,
+//! gres.conf and, where it was given, the running cluster; where they hang from topology.conf.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,7 +33,8 @@ pub fn read(evidence: &Evidence, levels: &[String], gpu: Option<&GpuModel>) -> R
     let mut lost = partitions.lost;
     let mut records = Vec::new();
     for (index, entry) in evidence.node_entries().enumerate() {
-        if entry.get("State").is_some_and(|state| state.to_ascii_uppercase().starts_with("FUTURE")) {
+        if entry.get("State").is_some_and(|state| state.to_ascii_uppercase().starts_with("FUTURE"))
+        {
             lost.push(format!("{}: a node of the future is left out", entry.name()));
             continue;
         }
@@ -60,7 +61,8 @@ pub fn read(evidence: &Evidence, levels: &[String], gpu: Option<&GpuModel>) -> R
     }
     for node in &mut listed {
         let Some(path) = paths.get(node.node.name.as_str()) else { continue };
-        // A node that hangs higher than others stands in a domain of its own switch at each level below.
+        // A node that hangs higher than others stands in a domain of its own switch at each level
+        // below.
         let last = path.last().expect("a path ends with the switch of its node");
         let rest = std::iter::repeat_n(last, depth - path.len());
         node.node.domains = path.iter().chain(rest).map(|name| Arc::from(name.as_str())).collect();
@@ -72,8 +74,10 @@ pub fn read(evidence: &Evidence, levels: &[String], gpu: Option<&GpuModel>) -> R
 fn names_of_levels(depth: usize, given: &[String]) -> Result<Vec<Arc<str>>> {
     const USUAL: [&[&str]; 4] = [&[], &["leaf"], &["spine", "leaf"], &["core", "spine", "leaf"]];
     if given.is_empty() {
-        let usual = USUAL.get(depth).map(|names| names.iter().map(|name| Arc::from(*name)).collect());
-        return Ok(usual.unwrap_or_else(|| (1..=depth).map(|level| format!("level{level}").into()).collect()));
+        let usual =
+            USUAL.get(depth).map(|names| names.iter().map(|name| Arc::from(*name)).collect());
+        return Ok(usual
+            .unwrap_or_else(|| (1..=depth).map(|level| format!("level{level}").into()).collect()));
     }
     match given.len() == depth {
         true => Ok(given.iter().map(|name| Arc::from(name.as_str())).collect()),
@@ -97,7 +101,9 @@ fn partitions(evidence: &Evidence) -> Partitions {
     let mut sets: BTreeSet<Vec<String>> = BTreeSet::new();
     for entry in evidence.partition_entries() {
         let Some(mut names) = evidence.partition_nodes(entry) else {
-            partitions.lost.push(format!("partition {}: its list of nodes is not understood", entry.name()));
+            partitions
+                .lost
+                .push(format!("partition {}: its list of nodes is not understood", entry.name()));
             continue;
         };
         for name in &names {
@@ -121,13 +127,16 @@ fn record(
 ) -> Record {
     let number = |key: &str| entry.get(key).and_then(|text| text.parse::<u64>().ok());
     // `scontrol` prints CPUTot; slurm.conf has CPUs, or what makes them up.
-    let sockets =
-        number("Sockets").or_else(|| Some(number("SocketsPerBoard")? * number("Boards").unwrap_or(1)));
+    let sockets = number("Sockets")
+        .or_else(|| Some(number("SocketsPerBoard")? * number("Boards").unwrap_or(1)));
     let made_up = sockets.map(|sockets| {
         sockets * number("CoresPerSocket").unwrap_or(1) * number("ThreadsPerCore").unwrap_or(1)
     });
-    let cpus =
-        number("CPUs").or_else(|| number("CPUTot")).or_else(|| number("Procs")).or(made_up).unwrap_or(1);
+    let cpus = number("CPUs")
+        .or_else(|| number("CPUTot"))
+        .or_else(|| number("Procs"))
+        .or(made_up)
+        .unwrap_or(1);
     let state = entry.get("State").unwrap_or_default().to_ascii_uppercase();
     let is_out = ["DOWN", "DRAIN", "FAIL"].iter().any(|word| state.contains(word));
     let reason = entry.get("Reason").map(|reason| format!(" ({reason})")).unwrap_or_default();
@@ -167,11 +176,15 @@ fn typed(gres: &str, types: &[String]) -> String {
     gres.split(',').map(part).collect::<Vec<_>>().join(",")
 }
 
-/// Switches above each node, widest first. The switch that only joins all others is none that says anything.
+/// Switches above each node, widest first. The switch that only joins all others is none that says
+/// anything.
 fn paths(tree: &[Switch]) -> BTreeMap<String, Vec<String>> {
-    let parent = |name: &str| tree.iter().find(|switch| switch.switches.iter().any(|below| below == name));
+    let parent =
+        |name: &str| tree.iter().find(|switch| switch.switches.iter().any(|below| below == name));
     let mut paths = BTreeMap::new();
-    for leaf in tree.iter().filter(|switch| !switch.nodes.is_empty() && switch.name != UNPLACED_SWITCH) {
+    for leaf in
+        tree.iter().filter(|switch| !switch.nodes.is_empty() && switch.name != UNPLACED_SWITCH)
+    {
         let mut path = vec![leaf.name.clone()];
         // Switches that are above each other end at some depth.
         while let Some(above) = parent(&path[path.len() - 1])

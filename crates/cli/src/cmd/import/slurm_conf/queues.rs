@@ -1,5 +1,5 @@
-//! Accounts and qualities of service as a queue file. What of them a queue file can say is said; the rest is listed, so that
-//! nobody takes the file for all that the cluster does.
+//! Accounts and qualities of service as a queue file. What of them a queue file can say is said;
+//! the rest is listed, so that nobody takes the file for all that the cluster does.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,8 @@ const DIRECT: &str = "direct";
 /// Values of a partition that set nothing.
 const UNSET: [&str; 3] = ["(null)", "N/A", "ALL"];
 
-/// How `muster init slurm` ends the name of a quality of service for what is borrowed, also where nobody takes from it.
+/// How `muster init slurm` ends the name of a quality of service for what is borrowed, also where
+/// nobody takes from it.
 const PROTECTED: &str = "-idle";
 
 /// The tree, and what it leaves out.
@@ -33,7 +34,8 @@ pub struct Queues {
 
 /// Makes it; without accounts there is one queue.
 pub fn read(evidence: &Evidence, entered: &Entered, models: &[GpuModel]) -> Queues {
-    let mut reader = Reader { entered, models, lost: Vec::new(), has_owners: false, are_partitions: false };
+    let mut reader =
+        Reader { entered, models, lost: Vec::new(), has_owners: false, are_partitions: false };
     // 1. The whole.
     let half_life = evidence.setting("PriorityDecayHalfLife");
     let half_life = half_life.and_then(|text| minutes(&text)).filter(|minutes| *minutes > 0);
@@ -68,10 +70,12 @@ pub fn read(evidence: &Evidence, entered: &Entered, models: &[GpuModel]) -> Queu
     let preempts = evidence.setting("PreemptType").unwrap_or_default();
     match preempts.as_str() {
         "" | "preempt/none" => {}
-        "preempt/qos" if reader.has_owners => tree.preemption = Preemption { reclaim: true, priority: false },
-        other => reader
-            .lost
-            .push(format!("PreemptType={other}: who goes for whom is not said by quotas here; nobody goes")),
+        "preempt/qos" if reader.has_owners => {
+            tree.preemption = Preemption { reclaim: true, priority: false }
+        }
+        other => reader.lost.push(format!(
+            "PreemptType={other}: who goes for whom is not said by quotas here; nobody goes"
+        )),
     }
     reader.weights(evidence);
     reader.partitions(evidence);
@@ -105,11 +109,15 @@ impl Reader<'_> {
             self.entered.accounts.iter().filter(|account| account.parent == parent).collect();
         let mut queues = Vec::new();
         for account in accounts {
-            let path =
-                if path.is_empty() { account.name.clone() } else { format!("{path}/{}", account.name) };
+            let path = if path.is_empty() {
+                account.name.clone()
+            } else {
+                format!("{path}/{}", account.name)
+            };
             let mut queue = self.queue(account, &path);
             queue.queues = self.below(&account.name, &path);
-            let has_users = self.entered.users.values().any(|accounts| accounts.contains(&account.name));
+            let has_users =
+                self.entered.users.values().any(|accounts| accounts.contains(&account.name));
             if !queue.queues.is_empty() && has_users {
                 self.lost.push(format!(
                     "{path}: it has users and accounts below it; the users are in `{path}/{DIRECT}`"
@@ -123,14 +131,19 @@ impl Reader<'_> {
 
     fn queue(&mut self, account: &Account, path: &str) -> QueueSpec {
         let (entered, fields) = (self.entered, &account.fields);
-        let default = default_qos(fields).and_then(|name| entered.qos.iter().find(|qos| qos.name == name));
+        let default =
+            default_qos(fields).and_then(|name| entered.qos.iter().find(|qos| qos.name == name));
         let own = default.map(|qos| &qos.fields);
         let borrowing = borrowing(entered, fields, own);
 
-        if let Some(name) = default_qos(fields).filter(|_| own.is_some_and(|own| own.contains_key("grptres")))
+        if let Some(name) =
+            default_qos(fields).filter(|_| own.is_some_and(|own| own.contains_key("grptres")))
         {
-            let others =
-                entered.accounts.iter().filter(|other| default_qos(&other.fields) == Some(name)).count();
+            let others = entered
+                .accounts
+                .iter()
+                .filter(|other| default_qos(&other.fields) == Some(name))
+                .count();
             if others > 1 {
                 self.lost.push(format!("{path}: it shares the limits of the QOS {name} with others; here each has them for itself"));
             }
@@ -142,13 +155,15 @@ impl Reader<'_> {
             Some(text) => text.parse::<u32>().unwrap_or(0).min(MAX_WEIGHT),
         };
         if weight == 0 {
-            self.lost.push(format!("{path}: Fairshare={} is no share; 1 is taken", fields["share"]));
+            self.lost
+                .push(format!("{path}: Fairshare={} is no share; 1 is taken", fields["share"]));
         }
 
         // 2. What is its own, and what it may have beyond.
         let cap = self.gpus(path, fields.get("grptres"));
-        let owned =
-            own.filter(|own| own.contains_key("preempt")).and_then(|own| self.gpus(path, own.get("grptres")));
+        let owned = own
+            .filter(|own| own.contains_key("preempt"))
+            .and_then(|own| self.gpus(path, own.get("grptres")));
         self.has_owners |= owned.is_some();
         let is_owner = owned.is_some();
         let (quota, borrow) = match (owned, cap) {
@@ -156,7 +171,9 @@ impl Reader<'_> {
                 let more = cap.map(|cap| {
                     owned
                         .iter()
-                        .map(|(model, gpus)| cap.get(model).map_or(0, |cap| cap.saturating_sub(*gpus)))
+                        .map(|(model, gpus)| {
+                            cap.get(model).map_or(0, |cap| cap.saturating_sub(*gpus))
+                        })
                         .max()
                         .unwrap_or(0)
                 });
@@ -169,7 +186,8 @@ impl Reader<'_> {
 
         // 3. Limits, of the account and of the quality of service that its jobs run in.
         let limits = self.limits(path, fields, own, borrowing.filter(|_| is_owner));
-        let exempt = borrowing.and_then(|qos| qos.get("preemptexempttime")).and_then(|text| minutes(text));
+        let exempt =
+            borrowing.and_then(|qos| qos.get("preemptexempttime")).and_then(|text| minutes(text));
         QueueSpec {
             weight: weight.max(1),
             quota,
@@ -187,15 +205,22 @@ impl Reader<'_> {
         own: Option<&Fields>,
         borrowing: Option<&Fields>,
     ) -> Limits {
-        let number = |fields: &Fields, key: &str| fields.get(key).and_then(|text| text.parse::<u32>().ok());
+        let number =
+            |fields: &Fields, key: &str| fields.get(key).and_then(|text| text.parse::<u32>().ok());
         let time = |fields: &Fields| {
-            fields.get("maxwall").and_then(|text| minutes(text)).map(|minutes| Span::from_secs(minutes * 60))
+            fields
+                .get("maxwall")
+                .and_then(|text| minutes(text))
+                .map(|minutes| Span::from_secs(minutes * 60))
         };
         let per_user = own.and_then(|own| own.get("maxtrespu"));
-        let per_user = per_user.and_then(|list| tres(list).into_iter().find(|(name, _)| name == "gres/gpu"));
+        let per_user =
+            per_user.and_then(|list| tres(list).into_iter().find(|(name, _)| name == "gres/gpu"));
         let pending_jobs = number(fields, "maxsubmit").filter(|jobs| *jobs > 0);
         if pending_jobs.is_some() {
-            self.lost.push(format!("{path}: MaxSubmitJobs also counts what runs; here it counts what waits"));
+            self.lost.push(format!(
+                "{path}: MaxSubmitJobs also counts what runs; here it counts what waits"
+            ));
         }
         for key in ["maxjobs", "maxtres", "grptresmins"] {
             if let Some(value) = fields.get(key).or_else(|| own.and_then(|own| own.get(key))) {
@@ -211,7 +236,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A limit on GPUs by model. One on all GPUs is one on the only model; with several it is none that can be said.
+    /// A limit on GPUs by model. One on all GPUs is one on the only model; with several it is none
+    /// that can be said.
     fn gpus(&mut self, path: &str, list: Option<&String>) -> Option<BTreeMap<GpuModel, u64>> {
         let limits = tres(list?);
         let mut quota: BTreeMap<GpuModel, u64> = BTreeMap::new();
@@ -236,8 +262,8 @@ impl Reader<'_> {
         (!quota.is_empty()).then_some(quota)
     }
 
-    /// Queues together may not own more than the one above them: there it was a cap, which the queues below had each for
-    /// themselves, too.
+    /// Queues together may not own more than the one above them: there it was a cap, which the
+    /// queues below had each for themselves, too.
     fn promised(&mut self, queues: &mut [QueueSpec]) -> BTreeMap<GpuModel, u64> {
         let mut together: BTreeMap<GpuModel, u64> = BTreeMap::new();
         for queue in queues {
@@ -266,7 +292,8 @@ impl Reader<'_> {
         together
     }
 
-    /// A queue for each partition, where no accounts divide the cluster: its longest time, and the limits of its own QOS.
+    /// A queue for each partition, where no accounts divide the cluster: its longest time, and the
+    /// limits of its own QOS.
     fn of_partitions(&mut self, evidence: &Evidence, tree: &mut QueueTree) {
         let entered = self.entered;
         let mut default = None;
@@ -275,11 +302,15 @@ impl Reader<'_> {
         }
         for partition in evidence.partition_entries() {
             let name = partition.name();
-            let own = partition.get("QOS").and_then(|qos| entered.qos.iter().find(|known| known.name == qos));
+            let own = partition
+                .get("QOS")
+                .and_then(|qos| entered.qos.iter().find(|known| known.name == qos));
             let own = own.map(|qos| &qos.fields);
             let mut limits = self.limits(name, &Fields::default(), own, None);
-            let time =
-                partition.get("MaxTime").and_then(minutes).map(|minutes| Span::from_secs(minutes * 60));
+            let time = partition
+                .get("MaxTime")
+                .and_then(minutes)
+                .map(|minutes| Span::from_secs(minutes * 60));
             // Both hold in Slurm.
             limits.time = limits.time.into_iter().chain(time).min();
             let quota = self.gpus(name, own.and_then(|own| own.get("grptres"))).unwrap_or_default();
@@ -290,7 +321,9 @@ impl Reader<'_> {
             }
         }
         match tree.queues.first() {
-            None => self.lost.push("no accounts were given: one queue; `--sacctmgr` reads them".to_owned()),
+            None => self
+                .lost
+                .push("no accounts were given: one queue; `--sacctmgr` reads them".to_owned()),
             Some(first) => {
                 tree.default_queue = QueueName::from(default.unwrap_or(&first.name));
                 self.are_partitions = true;
@@ -301,7 +334,8 @@ impl Reader<'_> {
         }
     }
 
-    /// What the order of jobs is made of in Slurm. Here it is fair share alone, then the priority of each job, then age.
+    /// What the order of jobs is made of in Slurm. Here it is fair share alone, then the priority
+    /// of each job, then age.
     fn weights(&mut self, evidence: &Evidence) {
         const WEIGHTS: [&str; 7] = [
             "PriorityWeightAge",
@@ -317,8 +351,9 @@ impl Reader<'_> {
             .filter_map(|key| Some((key, evidence.setting(key).filter(|value| value != "0")?)))
             .map(|(key, value)| format!("{key}={value}"))
             .collect();
-        let is_basic =
-            evidence.setting("PriorityType").is_some_and(|kind| kind.eq_ignore_ascii_case("priority/basic"));
+        let is_basic = evidence
+            .setting("PriorityType")
+            .is_some_and(|kind| kind.eq_ignore_ascii_case("priority/basic"));
         if is_basic {
             self.lost.push("PriorityType=priority/basic: jobs go in the order in which they came; here fair share comes first".to_owned());
         } else if !set.is_empty() {
@@ -333,10 +368,12 @@ impl Reader<'_> {
     /// What partitions say that queues do not.
     fn partitions(&mut self, evidence: &Evidence) {
         let of = |key: &str| -> Vec<String> {
-            let named =
-                evidence.partition_entries().filter_map(|entry| Some((entry.name(), entry.get(key)?)));
+            let named = evidence
+                .partition_entries()
+                .filter_map(|entry| Some((entry.name(), entry.get(key)?)));
             // What `scontrol show partition` has where nothing is set.
-            let set = named.filter(|(_, value)| !UNSET.iter().any(|unset| value.eq_ignore_ascii_case(unset)));
+            let set = named
+                .filter(|(_, value)| !UNSET.iter().any(|unset| value.eq_ignore_ascii_case(unset)));
             set.map(|(name, value)| format!("{name} {value}")).collect()
         };
         for (key, what) in [
@@ -360,7 +397,9 @@ impl Reader<'_> {
         // With one there is no other for jobs that name none.
         let default = evidence
             .partition_entries()
-            .filter(|entry| entry.get("Default").is_some_and(|text| text.eq_ignore_ascii_case("yes")))
+            .filter(|entry| {
+                entry.get("Default").is_some_and(|text| text.eq_ignore_ascii_case("yes"))
+            })
             .last();
         if let Some(default) =
             default.filter(|_| !self.are_partitions && evidence.partition_entries().count() > 1)
@@ -380,7 +419,11 @@ fn default_qos(fields: &Fields) -> Option<&str> {
 }
 
 /// The quality of service, of those that an account may ask for, that others take from.
-fn borrowing<'a>(entered: &'a Entered, fields: &Fields, own: Option<&Fields>) -> Option<&'a Fields> {
+fn borrowing<'a>(
+    entered: &'a Entered,
+    fields: &Fields,
+    own: Option<&Fields>,
+) -> Option<&'a Fields> {
     let lists = entered.qos.iter().filter_map(|qos| qos.fields.get("preempt"));
     let taken: Vec<&str> = lists.flat_map(|list| list.split(',')).collect();
     let mut allowed = fields.get("qos")?.split(',');

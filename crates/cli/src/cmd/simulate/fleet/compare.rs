@@ -1,4 +1,5 @@
-//! Whole runs: each control plane with each seed, as many at once as there are cores, and what they come to.
+//! Whole runs: each control plane with each seed, as many at once as there are cores, and what they
+//! come to.
 
 use std::path::Path;
 
@@ -54,8 +55,11 @@ pub async fn run(app: &App, args: &super::super::Args, given: Given) -> Result<u
     let mut tasks = Vec::new();
     for scheduler in &given.schedulers {
         let drawn = |at: usize| at == 0 && fleet.report_out.is_some();
-        let of_seed =
-            |(at, seed): (usize, &u64)| Task { scheduler: *scheduler, seed: *seed, is_drawn: drawn(at) };
+        let of_seed = |(at, seed): (usize, &u64)| Task {
+            scheduler: *scheduler,
+            seed: *seed,
+            is_drawn: drawn(at),
+        };
         tasks.extend(seeds.iter().enumerate().map(of_seed));
     }
     let total = (given.load.jobs.len() * tasks.len()) as u64;
@@ -63,13 +67,15 @@ pub async fn run(app: &App, args: &super::super::Args, given: Given) -> Result<u
     let runs = move |watch: &Watch| {
         watch::on_all_cores(&tasks, |task| one(watch, &given, *task, events_out.as_deref()))
     };
-    let mut played: Vec<Played> = watch::jobs(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
+    let mut played: Vec<Played> =
+        watch::jobs(app, total, runs).await?.into_iter().collect::<Result<_>>()?;
 
     // 2. What they come to.
     to_common_horizon(played.iter_mut().map(|run| &mut run.finished));
     let of_planes = played.chunks(seeds.len());
-    let runs = of_planes
-        .map(|runs| over_seeds(&runs.iter().map(|run| run.finished.figures().clone()).collect::<Vec<_>>()));
+    let runs = of_planes.map(|runs| {
+        over_seeds(&runs.iter().map(|run| run.finished.figures().clone()).collect::<Vec<_>>())
+    });
     let comparison = FleetComparison { runs: runs.collect(), ..comparison };
     if let Some(path) = &fleet.report_out {
         let gantts: Vec<Gantt> = played.into_iter().filter_map(|run| run.gantt).collect();

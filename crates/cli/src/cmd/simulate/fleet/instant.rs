@@ -30,12 +30,14 @@ pub async fn run(app: &App, args: &super::super::Args, given: Given, after: Span
         let one = |scheduler: &Scheduler| -> Result<(FleetInstant, bool)> {
             let mut fleet = given.fleet(*scheduler, seed)?;
             let mut events = Events::of(events_out.as_deref(), &mut fleet)?;
-            let is_there = watch::play(watch, &mut fleet, Some(until), |fleet| events.write(fleet))?;
+            let is_there =
+                watch::play(watch, &mut fleet, Some(until), |fleet| events.write(fleet))?;
             if is_there {
                 fleet.rest_until(until);
             }
             let arrived = fleet.desk().jobs().len();
-            let asked: Vec<JobNo> = asked.iter().copied().filter(|job| job.at() < arrived).collect();
+            let asked: Vec<JobNo> =
+                asked.iter().copied().filter(|job| job.at() < arrived).collect();
             Ok((instant(*scheduler, &mut fleet, &asked), is_there))
         };
         watch::on_all_cores(&given.schedulers, one)
@@ -45,14 +47,19 @@ pub async fn run(app: &App, args: &super::super::Args, given: Given, after: Span
     let (shown, are_there): (Vec<FleetInstant>, Vec<bool>) = shown.into_iter().unzip();
     let is_partial = are_there.contains(&false);
     if is_partial {
-        app.ui
-            .warning("interrupted: this is how things stood by then, before the instant that was asked for");
+        app.ui.warning(
+            "interrupted: this is how things stood by then, before the instant that was asked for",
+        );
     }
     match args.output.json() {
         true => app.ui.json(&shown)?,
         false => {
             let texts = shown.iter().map(|shown| {
-                muster_report::fleet::instant(shown, Time(shown.at_ms).since(first), &app.ui.style())
+                muster_report::fleet::instant(
+                    shown,
+                    Time(shown.at_ms).since(first),
+                    &app.ui.style(),
+                )
             });
             app.ui.data(&texts.collect::<Vec<_>>().join("\n"))?;
         }

@@ -1,5 +1,5 @@
-//! `muster simulate --cluster`: a trace on nodes with GPUs, under control planes that are compared. Decided in `muster-sim`,
-//! written in `muster-report`; here are files and threads.
+//! `muster simulate --cluster`: a trace on nodes with GPUs, under control planes that are compared.
+//! Decided in `muster-sim`, written in `muster-report`; here are files and threads.
 //!
 //! * `compare.rs`: whole runs, and what they come to
 //! * `instant.rs`: runs up to an instant, and how things stand there
@@ -18,7 +18,9 @@ use anyhow::{Context, Result};
 use muster_model::simulation::TimeLimits;
 use muster_model::{QueueTree, Span};
 use muster_report::amount::count;
-use muster_sim::fleet::{Failures, Fleet, FleetLoad, Loading, PlaneError, Scheduler, Site, Terms, event};
+use muster_sim::fleet::{
+    Failures, Fleet, FleetLoad, Loading, PlaneError, Scheduler, Site, Terms, event,
+};
 use muster_sim::peers::slurm::Settings;
 use muster_spec::quantity::parse_span;
 
@@ -35,7 +37,8 @@ pub struct FleetArgs {
     /// Queues, quotas and policies; without it, one queue without limits
     #[arg(long, value_name = "FILE", requires = "cluster")]
     queues: Option<PathBuf>,
-    /// How the site has set Slurm up, for the model slurm: weights, intervals, depths; without it, as docs/models.md says
+    /// How the site has set Slurm up, for the model slurm: weights, intervals, depths; without it,
+    /// as docs/models.md says
     #[arg(long, value_name = "FILE", requires = "cluster")]
     slurm_conf: Option<PathBuf>,
     /// So many runs of each, with as many seeds, and confidence intervals
@@ -50,7 +53,8 @@ pub struct FleetArgs {
     /// What breaks is there again after so long
     #[arg(long, value_name = "SPAN", value_parser = span, default_value = "4h", requires = "cluster")]
     repair: Span,
-    /// Jobs save their progress each time they have worked for so long; without it, what is stopped begins anew
+    /// Jobs save their progress each time they have worked for so long; without it, what is stopped
+    /// begins anew
     #[arg(long, value_name = "SPAN", value_parser = some_span, requires = "cluster")]
     checkpoint_every: Option<Span>,
     /// Jobs that are made to go save their progress first
@@ -59,13 +63,15 @@ pub struct FleetArgs {
     /// A job that runs again needs so long until it works
     #[arg(long, value_name = "SPAN", value_parser = span, default_value = "0s", requires = "cluster")]
     restart: Span,
-    /// Write a page with plots: what ran and waited over time, waits by size of job, who held which GPU, how users fared
+    /// Write a page with plots: what ran and waited over time, waits by size of job, who held which
+    /// GPU, how users fared
     #[arg(long, value_name = "FILE", requires = "cluster", conflicts_with = "at")]
     report_out: Option<PathBuf>,
     /// Write what happens, a `FleetEvent` in JSON a line. Takes one scheduler and one seed
     #[arg(long, value_name = "FILE", requires = "cluster")]
     events_out: Option<PathBuf>,
-    /// Show how things stand so long after the first submission, in place of the figures: what runs, who waits, and why
+    /// Show how things stand so long after the first submission, in place of the figures: what
+    /// runs, who waits, and why
     #[arg(long, value_name = "SPAN", value_parser = span, requires = "cluster", conflicts_with = "seeds")]
     at: Option<Span>,
     /// There, show these jobs too, by their ids in the trace
@@ -104,7 +110,8 @@ impl Given {
     /// A run that has not begun.
     fn fleet(&self, scheduler: Scheduler, seed: u64) -> Result<Fleet, PlaneError> {
         let load = if self.has_noise { &self.load.clone().with_noise(seed) } else { &self.load };
-        let jobs = if scheduler.gives_shares() { Arc::clone(&load.jobs) } else { load.in_whole_gpus() };
+        let jobs =
+            if scheduler.gives_shares() { Arc::clone(&load.jobs) } else { load.in_whole_gpus() };
         let failures = Failures { seed, ..self.failures };
         let plane = scheduler.begin_as(&self.site, seed, self.slurm)?;
         Ok(Fleet::new(&self.site, plane, jobs, self.terms, failures))
@@ -132,7 +139,8 @@ pub async fn run(app: &App, args: &super::Args) -> Result<u8> {
 fn given(app: &App, args: &super::Args, schedulers: Vec<Scheduler>) -> Result<Given> {
     let path = args.cluster.as_deref().unwrap_or(Path::new("-"));
     let cluster = cluster::read(path, args.strict)?;
-    let tree = args.fleet.queues.as_deref().map_or_else(|| Ok(QueueTree::single()), cluster::queues)?;
+    let tree =
+        args.fleet.queues.as_deref().map_or_else(|| Ok(QueueTree::single()), cluster::queues)?;
     let site = Site { nodes: cluster.nodes, levels: cluster.levels, tree };
     let slurm = slurm(app, args.fleet.slurm_conf.as_deref())?;
     let trace = Opened::at(&args.trace, args.format)?;
@@ -148,14 +156,26 @@ fn given(app: &App, args: &super::Args, schedulers: Vec<Scheduler>) -> Result<Gi
     }
     warn_of_bad_rows(app, &read.bad, read.bad_count);
     cluster::warn_of_bad_nodes(app, &cluster.bad);
-    let FleetArgs { checkpoint_every, checkpoint_on_signal, restart, node_mtbf, gpu_mtbf, repair, .. } =
-        args.fleet;
+    let FleetArgs {
+        checkpoint_every,
+        checkpoint_on_signal,
+        restart,
+        node_mtbf,
+        gpu_mtbf,
+        repair,
+        ..
+    } = args.fleet;
     Ok(Given {
         site,
         load,
         schedulers,
         slurm,
-        terms: Terms { checkpoint_every, saves_when_told: checkpoint_on_signal, restart, ..Terms::default() },
+        terms: Terms {
+            checkpoint_every,
+            saves_when_told: checkpoint_on_signal,
+            restart,
+            ..Terms::default()
+        },
         failures: Failures { node_mtbf, gpu_mtbf, repair, seed: args.seed },
         limits: match args.estimates {
             EstimatesArg::Requested => TimeLimits::Requested,
@@ -186,7 +206,9 @@ fn nothing(load: &FleetLoad) -> Failure {
         count(*too_large, "job")
     );
     let hint = if *never_ran > 0 {
-        format!("{counted}; `--no-departures` fills the cluster with jobs whose runtimes nobody knows")
+        format!(
+            "{counted}; `--no-departures` fills the cluster with jobs whose runtimes nobody knows"
+        )
     } else {
         counted
     };
@@ -200,7 +222,8 @@ impl Events {
     /// Opens the file, and has the run keep what happens.
     fn of(path: Option<&Path>, fleet: &mut Fleet) -> Result<Self> {
         let Some(path) = path else { return Ok(Self(None)) };
-        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let file =
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         fleet.follow();
         Ok(Self(Some(BufWriter::new(file))))
     }

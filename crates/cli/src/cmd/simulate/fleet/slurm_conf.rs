@@ -1,5 +1,5 @@
-//! What of a site's slurm.conf the model of Slurm goes by, and what of it the model does not know. How Slurm decides is not known
-//! here, nor what is good for a site.
+//! What of a site's slurm.conf the model of Slurm goes by, and what of it the model does not know.
+//! How Slurm decides is not known here, nor what is good for a site.
 
 use std::path::Path;
 
@@ -12,7 +12,8 @@ use crate::source;
 
 const DAY_SECS: u64 = 86_400;
 
-/// Options of `SchedulerParameters` that the model has, or that change nothing where a pass takes no time.
+/// Options of `SchedulerParameters` that the model has, or that change nothing where a pass takes
+/// no time.
 const KNOWN_OPTIONS: [&str; 10] = [
     "default_queue_depth",
     "batch_sched_delay",
@@ -26,7 +27,8 @@ const KNOWN_OPTIONS: [&str; 10] = [
     "bf_continue",
 ];
 
-/// Settings that decide who starts and that the model does not have, with the value at which they change nothing.
+/// Settings that decide who starts and that the model does not have, with the value at which they
+/// change nothing.
 const NOT_MODELLED: [(&str, &str); 8] = [
     ("PreemptType", "preempt/none"),
     ("PriorityFavorSmall", "NO"),
@@ -59,7 +61,8 @@ fn parse(text: &str) -> Result<SlurmConf, String> {
     let conf = Conf::of(text);
     let usual = Settings::default();
     // 1. Priority; without the plugin, first come, first served.
-    let has_weights = conf.global("PriorityType").is_some_and(|kind| kind == "priority/multifactor");
+    let has_weights =
+        conf.global("PriorityType").is_some_and(|kind| kind == "priority/multifactor");
     let weight = |key| if has_weights { conf.number(key, 0) } else { Ok(0) };
     // 2. Options of the scheduler.
     let secs = |key: &str, usual: Span| conf.option(key, usual.as_secs()).map(Span::from_secs);
@@ -121,7 +124,10 @@ impl Conf {
     }
 
     fn options(&self) -> impl Iterator<Item = &str> {
-        self.global("SchedulerParameters").unwrap_or_default().split(',').filter(|word| !word.is_empty())
+        self.global("SchedulerParameters")
+            .unwrap_or_default()
+            .split(',')
+            .filter(|word| !word.is_empty())
     }
 
     fn option(&self, key: &str, usual: u64) -> Result<u64, String> {
@@ -134,17 +140,22 @@ impl Conf {
         let field = |line: &[(String, String)], key: &str| {
             line.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone())
         };
-        let of = |line: &[(String, String)]| field(line, "defaulttime").or_else(|| field(line, "maxtime"));
+        let of = |line: &[(String, String)]| {
+            field(line, "defaulttime").or_else(|| field(line, "maxtime"))
+        };
         let (mut preset, mut chosen, mut is_default) = (None, None, false);
         for line in &self.lines {
-            let Some(("partitionname", name)) = line.first().map(|(key, name)| (key.as_str(), name)) else {
+            let Some(("partitionname", name)) =
+                line.first().map(|(key, name)| (key.as_str(), name))
+            else {
                 continue;
             };
             if name.eq_ignore_ascii_case("default") {
                 preset = of(line).or(preset);
                 continue;
             }
-            let says_default = field(line, "default").is_some_and(|value| value.eq_ignore_ascii_case("yes"));
+            let says_default =
+                field(line, "default").is_some_and(|value| value.eq_ignore_ascii_case("yes"));
             if says_default || (!is_default && chosen.is_none()) {
                 chosen = Some(of(line).or_else(|| preset.clone()));
                 is_default |= says_default;
@@ -155,14 +166,18 @@ impl Conf {
 
     /// `cred_expire` and a second.
     fn requeue_delay(&self) -> Result<Option<Span>, String> {
-        let mut pairs =
-            self.global("AuthInfo").unwrap_or_default().split(',').filter_map(|word| word.split_once('='));
+        let mut pairs = self
+            .global("AuthInfo")
+            .unwrap_or_default()
+            .split(',')
+            .filter_map(|word| word.split_once('='));
         let expire = pairs.find(|(name, _)| *name == "cred_expire");
         expire.map(|(key, value)| Ok(Span::from_secs(whole(key, value)? + 1))).transpose()
     }
 
     fn not_modelled(&self) -> Vec<String> {
-        let is_known = |word: &&str| KNOWN_OPTIONS.contains(&word.split('=').next().unwrap_or_default());
+        let is_known =
+            |word: &&str| KNOWN_OPTIONS.contains(&word.split('=').next().unwrap_or_default());
         let options = self.options().filter(|word| !is_known(word)).map(str::to_owned);
         let settings = NOT_MODELLED.iter().filter_map(|(key, neutral)| {
             let value = self.global(key)?;
@@ -181,12 +196,15 @@ fn time(key: &str, value: &str) -> Result<Option<Span>, String> {
     if ["infinite", "unlimited", "none"].iter().any(|word| value.eq_ignore_ascii_case(word)) {
         return Ok(None);
     }
-    let bad = || format!("{key}={} is not a time of Slurm, such as 30, 1:00:00 or 7-0", value.escape_debug());
+    let bad = || {
+        format!("{key}={} is not a time of Slurm, such as 30, 1:00:00 or 7-0", value.escape_debug())
+    };
     let (days, clock) = match value.split_once('-') {
         Some((days, clock)) => (Some(days), clock),
         None => (None, value),
     };
-    let numbers: Vec<u64> = clock.split(':').map(str::parse).collect::<Result<_, _>>().map_err(|_| bad())?;
+    let numbers: Vec<u64> =
+        clock.split(':').map(str::parse).collect::<Result<_, _>>().map_err(|_| bad())?;
     let secs = match (days, numbers.as_slice()) {
         (None, [minutes]) => minutes * 60,
         (None, [minutes, secs]) => minutes * 60 + secs,
@@ -219,7 +237,10 @@ mod tests {
         assert_eq!((bare.bf_interval, bare.calc_period), (usual.bf_interval, usual.calc_period));
         // Weights count with their plugin only.
         assert_eq!(read("PriorityWeightAge=5").weight_age, 0);
-        assert_eq!(read("prioritytype=priority/multifactor\nPriorityWeightAge=5 # much").weight_age, 5);
+        assert_eq!(
+            read("prioritytype=priority/multifactor\nPriorityWeightAge=5 # much").weight_age,
+            5
+        );
     }
 
     #[test]
@@ -231,7 +252,10 @@ mod tests {
         );
         assert_eq!(settings.bf_interval, Span::from_secs(2));
         assert_eq!((settings.bf_max_job_test, settings.bf_node_space_size), (50, 50));
-        assert_eq!((settings.bf_window, settings.calc_period), (Span::from_secs(5_400), Span::from_secs(60)));
+        assert_eq!(
+            (settings.bf_window, settings.calc_period),
+            (Span::from_secs(5_400), Span::from_secs(60))
+        );
         assert_eq!(settings.bf_window_linear, Some(Span::from_secs(60)));
         assert_eq!(settings.default_time, Span::from_secs(2 * DAY_SECS));
         assert_eq!(settings.requeue_delay, Span::from_secs(6));
@@ -240,8 +264,14 @@ mod tests {
     #[test]
     fn what_the_model_does_not_know_is_named() {
         let conf = "PreemptType=preempt/qos\nPriorityFavorSmall=NO\nSchedulerParameters=bf_continue,defer,max_rpc_cnt=9";
-        assert_eq!(parse(conf).unwrap().not_modelled, ["PreemptType=preempt/qos", "defer", "max_rpc_cnt=9"]);
-        assert!(parse("PriorityMaxAge=soon").is_err() && parse("SchedulerParameters=bf_interval=x").is_err());
+        assert_eq!(
+            parse(conf).unwrap().not_modelled,
+            ["PreemptType=preempt/qos", "defer", "max_rpc_cnt=9"]
+        );
+        assert!(
+            parse("PriorityMaxAge=soon").is_err()
+                && parse("SchedulerParameters=bf_interval=x").is_err()
+        );
     }
 
     #[test]
